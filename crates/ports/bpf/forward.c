@@ -17,14 +17,13 @@
 #include "decide.h"
 #include "headers.h"
 #include "policy.h"
+#include "samples.h"
 #include "tables.h"
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
 static long (*const adjust_tail)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_tail;
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
-// Bytes of a frame in all its buffers.
-static __u64 (*const buffer_bytes)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 // Ports of a router, interfaces that have a place in `port_of`, VLANs that have one in `vlans`.
@@ -67,6 +66,7 @@ struct links {
     __u64 key[2];
     // The access lists of IPv4 and IPv6: the number of the area, from 1; 0 if all is for the graph to judge.
     __u32 lists[2];
+    struct sampling sampling;
     struct port ports[MOST_PORTS];
     // Sources that are the host's own, or may be: a bit for a hash of each.
     __u8 own[PLACES / 8];
@@ -102,6 +102,7 @@ struct {
 // Packets that were forwarded here, and bytes: those of link header and packet, without padding.
 struct traffic {
     __u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
+    struct draw draw;
 };
 
 struct {
@@ -240,12 +241,9 @@ INLINE __u32 list_number(const struct links *links, int family) {
     return *(const volatile __u32 *)&links->lists[family];
 }
 
-INLINE void count_traffic(__u32 in, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
-    struct traffic *traffic = lookup(&TRAFFIC, &in);
-    if (traffic) {
-        traffic->rx_packets += 1;
-        traffic->rx_bytes += rx_bytes;
-    }
+INLINE void count_traffic(struct traffic *traffic, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
+    traffic->rx_packets += 1;
+    traffic->rx_bytes += rx_bytes;
     traffic = lookup(&TRAFFIC, &out);
     if (traffic) {
         traffic->tx_packets += 1;
@@ -259,8 +257,12 @@ INLINE __u64 frame_length(struct xdp_md *context, const struct port *from, __u64
     return from->mtu > 1500 || needed > first_buffer ? buffer_bytes(context) : first_buffer;
 }
 
-// The place of a VLAN in `vlans`.
-INLINE __u32 vlan_place(__u32 below, __u32 number) { return (number + below * 61) & (VLAN_PLACES - 1); }
+// The port that is the VLAN of this tag on port `below`; -1 if no port is.
+INLINE int port_of_tag(const struct links *links, const __u8 *tag, __u32 below) {
+    __u32 number = SWAP16(*(const __u16 *)tag) & VLAN_MASK;
+    const struct vlan *vlan = &links->vlans[(number + below * 61) & (VLAN_PLACES - 1)];
+    return number && vlan->number == number && vlan->below == below ? vlan->port : -1;
+}
 
 // Forwards a packet that came in by port `in` or a VLAN of it; returns -1 where that is for others to do.
 INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
@@ -278,11 +280,10 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     if (type == SWAP16(TYPE_VLAN)) {
         if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
             return -1;
-        __u32 number = SWAP16(*(__u16 *)(frame + ETHERNET_BYTES)) & VLAN_MASK;
-        const struct vlan *vlan = &links->vlans[vlan_place(in, number)];
-        if (!number || vlan->number != number || vlan->below != in)
+        int port = port_of_tag(links, frame + ETHERNET_BYTES, in);
+        if (port < 0)
             return -1;
-        in = vlan->port;
+        in = port;
         type = *(__u16 *)(frame + ETHERNET_BYTES + 2);
         link_bytes += TAG_BYTES;
     }
@@ -335,9 +336,14 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         return -1;
     if (link_bytes + bytes > first_buffer && !(port->sends_fragments & from->mode))
         return -1;
+    struct traffic *traffic = lookup(&TRAFFIC, &in);
+    if (!traffic)
+        return -1;
     // An interface that is gone is not there to send by.
     if (redirect_map(&WAYS, out, XDP_ABORTED) != XDP_REDIRECT)
         return -1;
+    // As it came. What follows does not fail, except where the driver has no room: then the graph may draw it once more.
+    draw(context, &links->sampling, &traffic->draw, in, out);
     int trailer = length - link_bytes - bytes;
     // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
     if (trailer > 0) {
@@ -375,7 +381,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         __builtin_memcpy(frame + ETHERNET_BYTES, next_hop.rewrite + ETHERNET_BYTES, TAG_BYTES);
     if (LISTED)
         count_hit(cpu, hit, bytes);
-    count_traffic(in, out, link_bytes + bytes, next_hop.length + bytes);
+    count_traffic(traffic, out, link_bytes + bytes, next_hop.length + bytes);
     return XDP_REDIRECT;
 }
 
@@ -394,6 +400,24 @@ int forward(struct xdp_md *context) {
     }
     tail_call(context, &REST, in);
     // Nobody takes it: Linux does as if there were no router.
+    return XDP_PASS;
+}
+
+// Sees a packet that the steering program leaves to the kernel's own stack, for samples.
+SEC("xdp.frags")
+int see(struct xdp_md *context) {
+    const __u8 *frame = (const __u8 *)(long)context->data;
+    const void *end = (const void *)(long)context->data_end;
+    __u32 first = 0, interface = context->ingress_ifindex;
+    const struct links *links = lookup(&LINKS, &first);
+    if (!links || !links->sampling.one_in || frame + ETHERNET_BYTES + TAG_BYTES > (const __u8 *)end)
+        return XDP_PASS;
+    int in = links->port_of[interface & (PLACES - 1)];
+    if (*(const __u16 *)(frame + 12) == SWAP16(TYPE_VLAN))
+        in = port_of_tag(links, frame + ETHERNET_BYTES, in);
+    struct traffic *traffic = in < 0 ? 0 : lookup(&TRAFFIC, &in);
+    if (traffic)
+        draw(context, &links->sampling, &traffic->draw, in, NO_PORT);
     return XDP_PASS;
 }
 

@@ -25,10 +25,11 @@ struct {
 } SOCKETS SEC(".maps");
 
 // The program that moves packets in the kernel, if there is one: transit (forward.c), or of all packets what a node of a cluster
-// relays (relay.c). It leaves the rest to `to_socket`.
+// relays (relay.c). It leaves the rest to `to_socket`. Behind it the one that sees what is left to the kernel's stack.
+enum { MOVES, SEES, STAGES };
 struct {
     MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
-    MAP_NUMBER(max_entries, 1);
+    MAP_NUMBER(max_entries, STAGES);
     MAP_TYPE(key, __u32);
     MAP_TYPE(value, __u32);
 } FORWARD SEC(".maps");
@@ -150,12 +151,13 @@ int steer(struct xdp_md *context) {
     int owner = TRANSIT ? whose(frame, end) : OURS;
     switch (owner) {
     case OURS:
-        tail_call(context, &FORWARD, 0);
+        tail_call(context, &FORWARD, MOVES);
         return to_socket(context);
     case OF_SOCKETS:
         return to_socket(context);
     default:
         count(owner);
+        tail_call(context, &FORWARD, SEES);
         return XDP_PASS;
     }
 }

@@ -135,8 +135,8 @@ pub use host_steering::{HostSteering, VlanId, VlanShare, XdpWay};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use iptables::{LegacyChain, legacy_chains};
 pub use kernel_forwarding::{
-    KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelTraffic,
-    LossCounter, Sources, XdpMode,
+    KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelSample,
+    KernelTraffic, LossCounter, Sources, XdpMode,
 };
 pub use kernel_relay::{KernelRelay, RelayLink, RelayTables};
 pub use link::{Link, Links};

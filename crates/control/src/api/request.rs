@@ -354,6 +354,7 @@ pub struct CaptureQuery {
     /// Most bytes of a packet; as many as there are without it.
     pub bytes: Option<u32>,
     /// One packet of so many on average, drawn at random, if the filter selects it; without it all. Drops are never sampled.
+    /// Packets that the kernel forwards are sampled there, as they came in, also for the port that they leave by.
     pub sample: Option<u32>,
     /// Packets that this selects; without it all.
     pub filter: Option<PacketFilter>,

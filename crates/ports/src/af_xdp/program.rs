@@ -22,11 +22,19 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_x
 /// The programs of the object: the one that is attached, and the one that gives packets to sockets.
 const STEER: &str = "steer";
 const TO_SOCKET: &str = "to_socket";
+/// Places in `FORWARD`.
+const MOVES: u32 = 0;
+const SEES: u32 = 1;
 
 /// A program that moves packets in the kernel before they get to sockets, for several ports.
 pub(crate) trait Stage {
     /// The program, for those who jump to it.
     fn program_fd(&mut self) -> io::Result<ProgramFd>;
+
+    /// The program that sees what the steering program leaves to Linux, if there is one.
+    fn seer_fd(&mut self) -> io::Result<Option<ProgramFd>> {
+        Ok(None)
+    }
 
     /// Says where packets go that came in by the port of this number and that the program leaves.
     fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()>;
@@ -92,7 +100,10 @@ impl Program {
     pub(super) fn forward_by(&mut self, stage: &mut dyn Stage, port: u16) -> io::Result<()> {
         let to_socket = self.xdp(TO_SOCKET).fd().map_err(io::Error::other)?;
         stage.set_rest(port, to_socket)?;
-        self.forward.set(0, &stage.program_fd()?, 0).map_err(map_error)?;
+        if let Some(seer) = stage.seer_fd()? {
+            self.forward.set(SEES, &seer, 0).map_err(map_error)?;
+        }
+        self.forward.set(MOVES, &stage.program_fd()?, 0).map_err(map_error)?;
         self.moves_in_kernel = true;
         Ok(())
     }
@@ -105,7 +116,9 @@ impl Program {
     /// Hands all that is ours to the sockets.
     pub(super) fn forward_nothing(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.moves_in_kernel) {
-            self.forward.clear_index(&0).map_err(map_error)?;
+            self.forward.clear_index(&MOVES).map_err(map_error)?;
+            // There may be none.
+            let _ = self.forward.clear_index(&SEES);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
-use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray};
+use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray, RingBuf};
 use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 use packet::flow::FlowKey;
@@ -24,6 +24,8 @@ use packet::{IpVersion, SharedMemory};
 use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
 pub use self::losses::{KernelLosses, LossCounter};
+pub use self::samples::KernelSample;
+use self::samples::{Draw, Sampling};
 use crate::af_xdp::Stage;
 use crate::bpf::{address_bits, map_error, refusal, test_run, verify};
 use crate::host_steering::key_of;
@@ -38,6 +40,9 @@ static OBJECTS: [(usize, &[u8]); 5] = [
     (256 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_256.o"))),
 ];
 
+/// The programs of an object: the one that forwards, and the one that sees what the steering program leaves to Linux.
+const FORWARD: &str = "forward";
+const SEE: &str = "see";
 /// As in `bpf/forward.c`.
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
@@ -63,6 +68,7 @@ struct PortWords {
 struct Links {
     key: [AtomicU64; 2],
     lists: [AtomicU32; 2],
+    sampling: Sampling,
     ports: [PortWords; MOST_PORTS],
     own: [AtomicU8; PLACES / 8],
     port_of: [AtomicU8; PLACES],
@@ -88,9 +94,30 @@ pub struct KernelTraffic {
     pub tx_bytes: u64,
 }
 
-// SAFETY: four numbers, of which all bit patterns are values.
+/// `struct traffic` of the program.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct PortCounts {
+    traffic: KernelTraffic,
+    draw: Draw,
+}
+
+// SAFETY: numbers without gaps, of which all bit patterns are values.
 #[allow(unsafe_code, reason = "an unsafe trait")]
-unsafe impl Pod for KernelTraffic {}
+unsafe impl Pod for PortCounts {}
+
+impl std::ops::Add for KernelTraffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            rx_packets: self.rx_packets + other.rx_packets,
+            rx_bytes: self.rx_bytes + other.rx_bytes,
+            tx_packets: self.tx_packets + other.tx_packets,
+            tx_bytes: self.tx_bytes + other.tx_bytes,
+        }
+    }
+}
 
 /// What the program has to know of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +185,8 @@ pub struct KernelForwarding {
     lists: Vec<KernelList>,
     ways: DevMap<MapData>,
     rest: ProgramArray<MapData>,
-    traffic: PerCpuArray<MapData, KernelTraffic>,
+    traffic: PerCpuArray<MapData, PortCounts>,
+    samples: RingBuf<MapData>,
 }
 
 impl KernelForwarding {
@@ -198,7 +226,7 @@ impl KernelForwarding {
         }
         let wrong = |error: MapError| refused(&error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let (ways, rest, traffic) = (take("WAYS"), take("REST"), take("TRAFFIC"));
+        let (ways, rest, traffic, samples) = (take("WAYS"), take("REST"), take("TRAFFIC"), take("SAMPLES"));
         let (first, owner) = (tables.first(), Box::new(tables));
         #[allow(unsafe_code, reason = "the memory is that of a map")]
         // SAFETY: the mapping is as long as that, new and zero, and lives as long as its owner. The program reads it as
@@ -212,8 +240,11 @@ impl KernelForwarding {
             ways: ways.try_into().map_err(wrong)?,
             rest: rest.try_into().map_err(wrong)?,
             traffic: traffic.try_into().map_err(wrong)?,
+            samples: samples.try_into().map_err(wrong)?,
         };
-        verify(|| forwarding.program().load()).map_err(|error| refused(&error))?;
+        for name in [FORWARD, SEE] {
+            verify(|| forwarding.program(name).load()).map_err(|error| refused(&error))?;
+        }
         for (place, word) in forwarding.links().key.iter().zip(key.words()) {
             place.store(word, Ordering::Relaxed);
         }
@@ -250,8 +281,8 @@ impl KernelForwarding {
         }
     }
 
-    fn program(&mut self) -> &mut Xdp {
-        let program = self.object.program_mut("forward").expect("the object has this program");
+    fn program(&mut self, name: &str) -> &mut Xdp {
+        let program = self.object.program_mut(name).expect("the object has this program");
         program.try_into().expect("it is an XDP program")
     }
 
@@ -262,7 +293,7 @@ impl KernelForwarding {
     ///
     /// The kernel has no test runs, or refuses the frame.
     pub fn test_run(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        test_run(self.program(), frame)
+        test_run(self.program(FORWARD), frame)
     }
 
     fn links(&self) -> &Links {
@@ -362,18 +393,34 @@ impl KernelForwarding {
     /// Not expected of a port whose number is below 256.
     pub fn traffic(&self, port: u16) -> io::Result<KernelTraffic> {
         let each = self.traffic.get(&port.into(), 0).map_err(map_error)?;
-        Ok(each.iter().fold(KernelTraffic::default(), |sum, cpu| KernelTraffic {
-            rx_packets: sum.rx_packets + cpu.rx_packets,
-            rx_bytes: sum.rx_bytes + cpu.rx_bytes,
-            tx_packets: sum.tx_packets + cpu.tx_packets,
-            tx_bytes: sum.tx_bytes + cpu.tx_bytes,
-        }))
+        Ok(each.iter().fold(KernelTraffic::default(), |sum, cpu| sum + cpu.traffic))
+    }
+}
+
+impl KernelForwarding {
+    /// Samples one packet of `one_in`, at random, of those that come in by each port and are forwarded in the kernel or left to
+    /// Linux; 0 ends it. At most `bytes` of each are kept, up to [`KernelSample::MOST_BYTES`].
+    pub fn set_sampling(&self, one_in: u32, bytes: usize) {
+        self.links().sampling.set(one_in, bytes);
+    }
+
+    /// Takes the samples that there are.
+    pub fn take_samples(&mut self, mut take: impl FnMut(KernelSample)) {
+        while let Some(record) = self.samples.next() {
+            if let Some(sample) = KernelSample::read(&record) {
+                take(sample);
+            }
+        }
     }
 }
 
 impl Stage for KernelForwarding {
     fn program_fd(&mut self) -> io::Result<ProgramFd> {
-        self.program().fd().map_err(io::Error::other)?.try_clone()
+        self.program(FORWARD).fd().map_err(io::Error::other)?.try_clone()
+    }
+
+    fn seer_fd(&mut self) -> io::Result<Option<ProgramFd>> {
+        self.program(SEE).fd().map_err(io::Error::other)?.try_clone().map(Some)
     }
 
     fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()> {
@@ -391,5 +438,6 @@ mod access_list;
 mod losses;
 #[cfg(test)]
 mod publication;
+mod samples;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ const PASSED: u32 = 2;
 /// The number of the loopback interface, by which test runs come in.
 const LOOPBACK: u32 = 1;
 /// A port that neither receives nor sends.
-const PORT: KernelPort = KernelPort {
+pub(super) const PORT: KernelPort = KernelPort {
     interface: LOOPBACK,
     mtu: 1500,
     is_vlan: false,

@@ -132,6 +132,11 @@ impl Places {
         Ok(Self { spots: all.collect(), drops: true, needs })
     }
 
+    /// Returns whether all places are where packets come in and leave by ports.
+    pub(crate) fn are_ports(&self) -> bool {
+        !self.drops && self.spots.iter().all(|spot| !spot.direction.is_empty())
+    }
+
     fn with(spots: Vec<Spot>, needs: Needs, otherwise: &str) -> Result<Self, String> {
         if spots.is_empty() {
             return Err(format!("capture: no packets pass there: {otherwise}"));

@@ -3,7 +3,8 @@
 //! A BPF program looks plain transit up in the workers' own tables and redirects it; what it leaves goes the way of all
 //! packets, to the port's sockets and the graph. So taking part changes what a packet costs and nothing else, and it may
 //! begin and end at any time: features that the program does not know, too many policy rules, a capture, and a
-//! card whose sockets need no copy keep a port's packets in the graph.
+//! card whose sockets need no copy keep a port's packets in the graph. Samples for collectors do not: the program draws them
+//! itself ([`super::samples`]).
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -16,10 +17,11 @@ use fib::{MOST_SHARED_RULES, Policy, Region};
 use graph::setup::Shared;
 use packet::flow::FlowKey;
 use ports::{
-    HostSteering, KernelForwarding, KernelLosses, KernelPort, KernelTraffic, Links, LossCounter, PortError,
-    Sources, Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
+    HostSteering, KernelForwarding, KernelLosses, KernelPort, KernelSample, KernelTraffic, Links,
+    LossCounter, PortError, Sources, Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
 };
 
+use super::samples::Samples;
 use super::{RouterPort, linux_may_forward, sysctls};
 use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
@@ -77,8 +79,8 @@ struct Member {
     before: KernelTraffic,
     /// Why it does not take part any more.
     refusal: Option<String>,
-    /// What is done with its packets that needs them in the graph: "captured", "sampled".
-    watched: Option<&'static str>,
+    /// Whether a capture needs its packets in the graph.
+    is_captured: bool,
 }
 
 /// Forwarding in the kernel for a drop-in router.
@@ -102,6 +104,7 @@ pub(crate) struct InKernel {
     tables: (bool, bool),
     /// Hears of drivers that can more or less than before.
     changes: Option<XdpFeatureChanges>,
+    samples: Samples,
 }
 
 /// What a look finds out about a port.
@@ -145,6 +148,7 @@ impl InKernel {
             looked: None,
             tables: (true, false),
             changes: XdpFeatureChanges::listen().ok(),
+            samples: Samples::default(),
         };
         let made = shared.get_or_make(Self::KEY, || Ok::<_, std::convert::Infallible>(Mutex::new(new())));
         match made {
@@ -162,7 +166,7 @@ impl InKernel {
     pub(crate) fn path(&self, port: &str) -> Option<Path> {
         let number = self.names.iter().position(|name| name == port)?;
         let member = &self.members[number];
-        let mut traffic = sum(member.before, self.traffic(number));
+        let mut traffic = member.before + self.traffic(number);
         // Packets may be on their way through between the two looks.
         let losses = self.losses(number);
         traffic.tx_packets = traffic.tx_packets.saturating_sub(losses.total());
@@ -193,12 +197,56 @@ impl InKernel {
         }
     }
 
-    /// Says of which ports packets are captured or sampled, which the graph then has to see. The next look brings it to the ports.
-    pub(crate) fn set_watched(&mut self, watched: impl Fn(&str) -> Option<&'static str>) {
+    /// Says of which ports packets are captured, which the graph then has to see. The next look brings it to the ports.
+    pub(crate) fn set_captured(&mut self, is_captured: impl Fn(&str) -> bool) {
         for (name, member) in self.names.iter().zip(&mut self.members) {
-            member.watched = watched(name);
+            member.is_captured = is_captured(name);
         }
         self.looked = None;
+    }
+
+    /// Samples what the kernel forwards for somebody, until [`InKernel::end_samples`]. Returns a number for both.
+    pub(crate) fn begin_samples(&mut self, one_in: u32, bytes: usize) -> u64 {
+        let number = self.samples.begin(one_in, bytes);
+        self.follow_samples();
+        number
+    }
+
+    /// Returns the samples that there are, with the names of the ports that the packets came in by.
+    pub(crate) fn take_samples(&mut self, number: u64) -> Vec<(String, KernelSample)> {
+        self.read_samples();
+        let samples = self.samples.take(number).into_iter();
+        samples
+            .filter_map(|sample| Some((self.names.get(usize::from(sample.input))?.clone(), sample)))
+            .collect()
+    }
+
+    pub(crate) fn end_samples(&mut self, number: u64) {
+        self.samples.end(number);
+        self.follow_samples();
+    }
+
+    /// Has the program draw as often as is wanted. The next look brings to the ports whether samples are.
+    fn follow_samples(&mut self) {
+        let (one_in, bytes) = self.samples.wanted();
+        if let Some(forwarding) = &self.forwarding {
+            forwarding.set_sampling(one_in, bytes);
+        }
+        self.looked = None;
+    }
+
+    fn read_samples(&mut self) {
+        let Some(forwarding) = &mut self.forwarding else { return };
+        forwarding.take_samples(|mut sample| {
+            let input = usize::from(sample.input);
+            // The tag of a VLAN that is the port itself.
+            if self.members.get(input).is_some_and(|member| member.device != input) && sample.data.len() >= 16
+            {
+                sample.data.drain(12..16);
+                sample.length -= 4;
+            }
+            self.samples.give(&sample);
+        });
     }
 
     /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.
@@ -344,8 +392,8 @@ impl InKernel {
         if is_wrapped(device) {
             return Err("its packets are captured, traced or delayed".to_owned());
         }
-        if let Some(word) = member.watched.or(self.members[member.device].watched) {
-            return Err(format!("its packets are {word}"));
+        if member.is_captured || self.members[member.device].is_captured {
+            return Err("its packets are captured".to_owned());
         }
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
@@ -414,11 +462,13 @@ impl InKernel {
         if let Some(features) = &self.features {
             features.follow_in_kernel(&self.shared, &mut forwarding);
         }
-        // Nobody counts in the old program any more.
+        // Nobody counts or draws in the old program any more.
+        self.read_samples();
         for number in 0..self.members.len() {
-            self.members[number].before = sum(self.members[number].before, self.traffic(number));
+            self.members[number].before = self.members[number].before + self.traffic(number);
         }
         (self.forwarding, self.region) = (Some(forwarding), Some(region));
+        self.follow_samples();
         problem.map_or(Ok(()), Err)
     }
 
@@ -435,7 +485,9 @@ impl InKernel {
         // interface by which they leave.
         let sees_transit = self.features.as_ref().and_then(|features| features.sees_transit(&self.shared));
         let leaves = self.members[number].linux_may
-            && self.members[number].watched.is_none()
+            && !self.members[number].is_captured
+            // The program samples what it hands to Linux; the graph does not see that.
+            && (joins || self.samples.wanted().0 == 0)
             && sees_transit.is_none()
             && way.is_some_and(|way| !way.is_zero_copy);
         let is_vlan = self.members[number].device != number;
@@ -451,13 +503,13 @@ impl InKernel {
         };
         let mode = way.map(|way| way.mode);
         let below = &self.members[self.members[number].device];
-        let is_watched = below.watched.or(self.members[number].watched).is_some();
+        let is_captured = below.is_captured || self.members[number].is_captured;
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !(is_wrapped(device) || is_watched || below.lacks_queues || below.refuses),
+            sends: !(is_wrapped(device) || is_captured || below.lacks_queues || below.refuses),
             sends_native: found.features.sends_redirected(),
             sends_native_fragments: found.features.has_fragments(),
             sources: self.members[number].sources,
@@ -531,15 +583,6 @@ fn has_room_for_rules(policy: &Policy) -> bool {
 /// Whether a wrapper has to see the packets of a port.
 fn is_wrapped(port: &RouterPort) -> bool {
     Spec::parse(&port.spec).is_ok_and(|spec| spec.is_wrapped())
-}
-
-fn sum(a: KernelTraffic, b: KernelTraffic) -> KernelTraffic {
-    KernelTraffic {
-        rx_packets: a.rx_packets + b.rx_packets,
-        rx_bytes: a.rx_bytes + b.rx_bytes,
-        tx_packets: a.tx_packets + b.tx_packets,
-        tx_bytes: a.tx_bytes + b.tx_bytes,
-    }
 }
 
 /// The number and MTU of each port's interface.

@@ -12,6 +12,7 @@
 //! | `plan` | a configuration in the making |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `in_kernel` | which ports' packets are forwarded in the kernel |
+//! | `samples` | what is sampled there, for several readers |
 //! | `following` | what follows Linux while the router runs |
 //! | `sysctls` | settings of Linux's interfaces that the configuration honours |
 
@@ -22,6 +23,7 @@ mod in_kernel;
 mod lua;
 mod plan;
 mod ports;
+mod samples;
 mod sysctls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

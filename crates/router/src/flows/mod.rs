@@ -32,13 +32,16 @@ use tally::{Tally, Way};
 
 /// Samples a second: few enough for the router, enough for shares within a percent of a link in five seconds.
 const SAMPLES: f64 = 5_000.0;
+/// How long the ports are looked at to choose a rate.
+const MOMENT: Duration = Duration::from_millis(200);
 /// Bytes of each packet: its headers, of IPv6 with some extensions and tags too.
 const HEADER_BYTES: u32 = 128;
+/// The exit code of wrong usage, clap's.
+const USAGE: u8 = 2;
 /// How wide the table is.
 const WIDTH: usize = 100;
 
 /// Shows which flows fill a link: samples packets for some seconds and adds them up by addresses, protocol and ports.
-/// Ports that forward in the kernel hand their packets to the router's workers meanwhile.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway flows                            what comes in by all ports, for five seconds
@@ -49,7 +52,7 @@ const WIDTH: usize = 100;
 
 share is the flow's part of the bits of its port and direction, whatever the filter selects. One packet of so many is sampled, at random,
 about 5,000 a second; the last line has how many. A share p of n samples is off by sqrt(p (1 - p) / n) as a rule.
-Packets that the router's workers do not take (to the router itself, mostly) are not seen.
+Where the workers forward (show ports), packets to the router itself, and others that its driver leaves to Linux, are not seen.
 
 Exit codes: 0 done, 1 the router refuses, or ended it, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct FlowsArguments {
@@ -83,7 +86,13 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
         Ok(client) => client,
         Err(code) => return Ok(code),
     };
-    let one_in = one_in(&mut client, port)?;
+    let one_in = match one_in(&mut client, port)? {
+        Ok(one_in) => one_in,
+        Err(problem) => {
+            graph::note!("brickway: {problem}");
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
     let query = CaptureQuery {
         what: Some(port.map_or(INPUTS, String::as_str).to_owned()),
         bytes: Some(HEADER_BYTES),
@@ -116,18 +125,33 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Returns of how many packets one is sampled, by what the ports move now.
-fn one_in(client: &mut Client, port: Option<&String>) -> Result<u32> {
-    let mut rate = 0.0;
-    for row in client.ask(&Request::Show(Show::Ports(PortFilter::default())))? {
-        let row: PortRow = serde_json::from_str(&row?).context("the router's answer cannot be read")?;
+/// Returns of how many packets one is sampled, by what the ports move now; or that there is no such port.
+fn one_in(client: &mut Client, port: Option<&String>) -> Result<Result<u32, String>> {
+    let mut ports = || -> Result<Vec<PortRow>> {
+        let rows = client.ask(&Request::Show(Show::Ports(PortFilter::default())))?;
+        rows.map(|row| serde_json::from_str(&row?).context("the router's answer cannot be read")).collect()
+    };
+    let (before, begin) = (ports()?, Instant::now());
+    if let Some(port) = port.filter(|&port| before.iter().all(|row| row.name != *port)) {
+        let names: Vec<String> = before.into_iter().map(|row| row.name).collect();
+        let expected = names.join(", ");
+        return Ok(Err(format!(
+            "flows: no port '{port}'; expected one of {expected}, and a filter behind it"
+        )));
+    }
+    // What Linux gets has no rate of its own.
+    std::thread::sleep(MOMENT);
+    let (after, seconds) = (ports()?, begin.elapsed().as_secs_f64());
+    let to_linux = |rows: &[PortRow]| rows.iter().map(|row| row.to_linux).sum::<u64>();
+    let mut rate = to_linux(&after).saturating_sub(to_linux(&before)) as f64 / seconds;
+    for row in after {
         rate += match port {
             None => row.rx.packets_per_second,
             Some(port) if *port == row.name => row.rx.packets_per_second + row.tx.packets_per_second,
             Some(_) => 0.0,
         };
     }
-    Ok((rate / SAMPLES).ceil().max(1.0) as u32)
+    Ok(Ok((rate / SAMPLES).ceil().max(1.0) as u32))
 }
 
 /// What was seen.

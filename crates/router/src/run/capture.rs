@@ -1,9 +1,9 @@
 //! Packets as they are seen on their way, for `brickway capture` and `brickway trace`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use control::api::{CaptureCounts, CaptureQuery, CaptureRow, Rows, SeenPacket, TraceQuery, Unanswered};
 use graph::context::{Observer, Place, Watched};
@@ -12,11 +12,13 @@ use graph::lang::FlatConfig;
 use packet::sync::lock;
 
 use super::live::Live;
-use crate::capture::places::{self, DROPS, Needs, Places};
+use super::sampled::{InKernelSamples, Interfaces};
+use crate::capture::places::{self, DROPS, Needs, Places, Spot};
 use crate::capture::recorder::{
     Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts,
 };
 use crate::capture::sampler::Sampler;
+use crate::flows::key::Parsed;
 
 /// Captures and traces at a time: they are for people, and each costs the workers something.
 const MOST: usize = 4;
@@ -102,18 +104,13 @@ impl Drop for Session<'_> {
 impl Live {
     /// Has the kernel leave to the graph what captures want to see.
     fn tell_kernel(&self) {
-        let active: Vec<(For, Needs)> = lock(&self.captures).active.values().cloned().collect();
-        self.set_watched(|name| {
-            let has = |needs: &Needs| match needs {
+        let active: Vec<Needs> =
+            lock(&self.captures).active.values().map(|(_, needs)| needs.clone()).collect();
+        self.set_captured(|name| {
+            active.iter().any(|needs| match needs {
                 Needs::Nothing => false,
                 Needs::Port(port) => port == name,
                 Needs::All => true,
-            };
-            // Captures first: they end.
-            let mut of = active.iter().filter(|(_, needs)| has(needs)).map(|(whom, _)| *whom);
-            of.clone().find(|whom| *whom == For::Client).or_else(|| of.next()).map(|whom| match whom {
-                For::Client => "captured",
-                For::Collector => "sampled",
             })
         });
     }
@@ -142,9 +139,14 @@ impl Live {
             filter: filter.clone(),
             recorder,
         };
-        let session = Session::begin(self, For::Client, places.needs.clone())?;
+        // Headers as they came in can be sampled in the kernel; all else has to come to the graph.
+        let sample = query.sample.filter(|_| places.are_ports());
+        let needs = if sample.is_some() { Needs::Nothing } else { places.needs.clone() };
+        let session = Session::begin(self, For::Client, needs)?;
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
-        let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
+        let sampled = sample.and_then(|rate| Sampled::begin(self, rate, bytes, &places, filter));
+        let counted = Instant::now();
+        let mut stream = Stream { config, places, counts, records, rows, sampled, sent: 0, counted };
         stream.run(|stream| query.count.is_some_and(|count| stream.sent >= count), query.count, false)
     }
 
@@ -180,7 +182,8 @@ impl Live {
         };
         let session = Session::begin(self, For::Client, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(tracer).collect())?;
-        let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
+        let (sampled, counted) = (None, Instant::now());
+        let mut stream = Stream { config, places, counts, records, rows, sampled, sent: 0, counted };
         let (mut last, mut moved) = (0, Instant::now());
         let is_over = |stream: &Stream<'_, '_>| {
             if stream.sent != last {
@@ -212,6 +215,7 @@ struct Stream<'a, 'r> {
     counts: Counts,
     records: Vec<Records>,
     rows: &'a mut Rows<'r>,
+    sampled: Option<Sampled<'a>>,
     sent: u64,
     /// When counts were sent last.
     counted: Instant,
@@ -268,6 +272,15 @@ impl Stream<'_, '_> {
                 self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
             }
             self.records[copy].give_back(record);
+        }
+        let sampled = self.sampled.as_mut().map(|sampled| sampled.take(&self.places)).unwrap_or_default();
+        let found = found + sampled.len();
+        for packet in sampled {
+            if most.is_none_or(|most| self.sent < most) {
+                self.sent += 1;
+                let packet = SeenPacket { number: self.sent, ..packet };
+                self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
+            }
         }
         Ok(found)
     }
@@ -333,8 +346,85 @@ impl Stream<'_, '_> {
                 known.lost += count.lost.load(Ordering::Relaxed);
             }
         }
+        for known in &mut interfaces {
+            if let Some((captured, lost)) =
+                self.sampled.as_ref().and_then(|sampled| sampled.counts.get(&known.interface))
+            {
+                known.captured += captured;
+                known.lost += lost;
+            }
+        }
         self.rows.send(CaptureRow::Counts { interfaces })?;
         self.rows.flush()
+    }
+}
+
+/// Samples of packets that the kernel forwards between ports.
+struct Sampled<'a> {
+    live: &'a Live,
+    samples: InKernelSamples<'a>,
+    filter: Option<Filter>,
+    interfaces: Interfaces,
+    looked: Instant,
+    /// How many there were of each port, and how many more there was no room for.
+    counts: HashMap<String, (u64, u64)>,
+}
+
+impl<'a> Sampled<'a> {
+    fn begin(
+        live: &'a Live,
+        rate: u32,
+        bytes: usize,
+        places: &Places,
+        filter: Option<Filter>,
+    ) -> Option<Self> {
+        let samples = InKernelSamples::begin(live, rate, bytes)?;
+        let (interfaces, looked) = (live.interfaces(places), Instant::now());
+        Some(Self { live, samples, filter, interfaces, looked, counts: HashMap::new() })
+    }
+
+    /// Takes what there is: a packet at the ports that it came in by and left by, as far as these are among the places.
+    fn take(&mut self, places: &Places) -> Vec<SeenPacket> {
+        if self.looked.elapsed() >= Duration::from_secs(1) {
+            (self.interfaces, self.looked) = (self.live.interfaces(places), Instant::now());
+        }
+        let mut packets = Vec::new();
+        let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        for (input, sample) in self.samples.take() {
+            if self.filter.as_ref().is_some_and(|filter| !filter.selects(true, &sample.data, sample.length)) {
+                continue;
+            }
+            let output = match sample.output {
+                Some(port) => self.interfaces.by_port.get(&port).copied(),
+                None => {
+                    let parsed = Parsed::of(true, &sample.data);
+                    self.live.way(&input, &parsed, &self.interfaces).map(|way| way.output)
+                }
+            };
+            let output = output.and_then(|index| self.interfaces.name(index)).map(str::to_owned);
+            for (interface, direction) in [(Some(input), "in"), (output, "out")] {
+                let Some(interface) = interface else { continue };
+                let is_wanted = |spot: &Spot| spot.interface == interface && spot.direction == direction;
+                if !places.spots.iter().any(is_wanted) {
+                    continue;
+                }
+                let (captured, lost) = self.counts.entry(interface.clone()).or_default();
+                *captured += 1;
+                *lost += sample.lost;
+                packets.push(SeenPacket {
+                    time_ns,
+                    interface,
+                    direction: direction.to_owned(),
+                    verdict: "sent".to_owned(),
+                    is_ethernet: true,
+                    length: sample.length,
+                    stands_for: sample.stands_for,
+                    data: hex(&sample.data),
+                    ..SeenPacket::default()
+                });
+            }
+        }
+        packets
     }
 }
 

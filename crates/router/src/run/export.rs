@@ -1,24 +1,23 @@
-//! Samples for collectors: what comes out of the captures' rings, with the interfaces that Linux has and the way that routes give.
+//! Samples for collectors: what comes out of the captures' rings and what was drawn in the kernel, with the interfaces that Linux
+//! has and the way that routes give.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use control::change::{Hops, RouteKind};
-use control::mirror::{Found, FoundBy};
 use control::supervisor::{LONGEST_SILENCE, Pulse};
 use graph::context::Place;
 
 use super::capture::{For, Session, rings};
 use super::live::Live;
-use crate::capture::places::{INPUTS, Places};
+use super::sampled::{InKernelSamples, Interfaces};
+use crate::capture::places::{INPUTS, Needs, Places};
 use crate::capture::recorder::{Camera, Record, counts};
 use crate::capture::sampler::Sampler;
-use crate::export::{Dropped, Exporter, Sample, Way, exporters};
-use crate::flows::key::{Flow, Parsed};
+use crate::export::{Dropped, Exporter, Sample, exporters};
+use crate::flows::key::Parsed;
 
 /// How long the rings are left alone when they were empty. They hold thousands of samples.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -29,11 +28,16 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Where the annotations have the paint, which in a list of ports is the port's number, counted from 1.
 const PAINT: usize = 16;
 
-/// The numbers that Linux has for the ports.
-#[derive(Default)]
-struct Interfaces {
-    by_name: HashMap<String, u32>,
-    by_port: HashMap<u16, u32>,
+/// A packet that was drawn, by the graph or in the kernel.
+struct Drawn<'a> {
+    is_ethernet: bool,
+    length: u32,
+    stands_for: u64,
+    /// Of this port so far, where it was drawn.
+    lost: u64,
+    /// The port that it left by, if that is known.
+    output: Option<u16>,
+    data: &'a [u8],
 }
 
 impl Live {
@@ -78,8 +82,11 @@ impl Live {
             filter: None,
             recorder,
         };
-        let session = Session::begin(self, For::Collector, places.needs.clone())?;
+        // What the kernel forwards is sampled there.
+        let session = Session::begin(self, For::Collector, Needs::Nothing)?;
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
+        let in_kernel = InKernelSamples::begin(self, wanted.rate, wanted.bytes);
+        let mut lost_in_kernel: HashMap<u16, u64> = HashMap::new();
         let (mut interfaces, mut looked) = (Interfaces::default(), None::<Instant>);
         loop {
             pulse.beat();
@@ -95,7 +102,15 @@ impl Live {
                         Place::Edge(edge) => {
                             let lost = counts[edge].lost.load(Ordering::Relaxed);
                             let port = &places.spots[edge].interface;
-                            exporter.sampled(&self.sample(&record, port, lost, &interfaces));
+                            let drawn = Drawn {
+                                is_ethernet: record.is_ethernet,
+                                length: record.length,
+                                stands_for: record.stands_for,
+                                data: &record.data,
+                                output: None,
+                                lost,
+                            };
+                            exporter.sampled(&self.sample(drawn, port, &interfaces));
                         }
                         Place::Drop { reason, .. } => {
                             exporter.dropped(&dropped(&record, reason, &interfaces))
@@ -103,6 +118,19 @@ impl Live {
                     }
                     records.give_back(record);
                 }
+            }
+            for (port, sample) in in_kernel.as_ref().map(InKernelSamples::take).unwrap_or_default() {
+                let lost = lost_in_kernel.entry(sample.input).or_default();
+                *lost += sample.lost;
+                let drawn = Drawn {
+                    is_ethernet: true,
+                    length: sample.length,
+                    stands_for: sample.stands_for,
+                    data: &sample.data,
+                    output: sample.output,
+                    lost: *lost,
+                };
+                exporter.sampled(&self.sample(drawn, &port, &interfaces));
             }
             exporter.tick(&|| self.ports().unwrap_or_default());
             if has_ended {
@@ -112,67 +140,23 @@ impl Live {
         }
     }
 
-    fn sample<'a>(&self, record: &'a Record, port: &str, lost: u64, interfaces: &Interfaces) -> Sample<'a> {
-        let parsed = Parsed::of(record.is_ethernet, &record.data);
+    fn sample<'a>(&self, drawn: Drawn<'a>, port: &str, interfaces: &Interfaces) -> Sample<'a> {
+        let Drawn { is_ethernet, length, stands_for, lost, output, data } = drawn;
+        let parsed = Parsed::of(is_ethernet, data);
+        let mut way = self.way(port, &parsed, interfaces).unwrap_or_default();
+        if let Some(index) = output.and_then(|port| interfaces.by_port.get(&port)) {
+            way.output = *index;
+        }
         Sample {
             input: interfaces.by_name.get(port).copied().unwrap_or(0),
-            way: self.way(port, &parsed, interfaces).unwrap_or_default(),
-            is_ethernet: record.is_ethernet,
-            length: record.length,
-            stands_for: record.stands_for,
+            way,
+            is_ethernet,
+            length,
+            stands_for,
             lost,
             parsed,
-            data: &record.data,
+            data,
         }
-    }
-
-    /// Returns the numbers of the ports' interfaces now.
-    fn interfaces(&self, places: &Places) -> Interfaces {
-        let mut interfaces = Interfaces::default();
-        match &self.service {
-            Some(service) => {
-                for port in service.lock().mirror.ports() {
-                    if let Some(link) = port.link {
-                        interfaces.by_name.insert(port.name, link.index);
-                        interfaces.by_port.insert(port.port, link.index);
-                    }
-                }
-            }
-            None => {
-                for spot in &places.spots {
-                    let index = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", spot.interface));
-                    if let Some(index) = index.ok().and_then(|text| text.trim().parse().ok()) {
-                        interfaces.by_name.insert(spot.interface.clone(), index);
-                    }
-                }
-            }
-        }
-        interfaces
-    }
-
-    /// Returns the way that the routes give a packet that comes in by a port.
-    fn way(&self, port: &str, parsed: &Parsed, interfaces: &Interfaces) -> Option<Way> {
-        let Flow::Ip { source, destination, .. } = parsed.flow else { return None };
-        let index = interfaces.by_name.get(port)?;
-        let number = interfaces.by_port.iter().find(|(_, known)| *known == index).map(|(&number, _)| number);
-        let state = self.service.as_ref()?.lock();
-        let look = |from: Option<IpAddr>, to| Some(state.mirror.route_by_rules(number, from, to)?.found?.1);
-        let to = look(Some(source), destination)?;
-        let back = look(None, source).map_or(0, |found| found.prefix.prefix_len());
-        let (output, gateway) = leaves_by(&to, interfaces);
-        Some(Way { output, gateway, lengths: Some((back, to.prefix.prefix_len())) })
-    }
-}
-
-/// The interface and the router of a route with one path.
-fn leaves_by(found: &Found, interfaces: &Interfaces) -> (u32, Option<IpAddr>) {
-    match &found.by {
-        FoundBy::Route(route) if route.kind == RouteKind::Unicast => match &route.hops {
-            Hops::Paths(paths) if paths.len() == 1 => (paths[0].index, paths[0].gateway),
-            _ => (0, None),
-        },
-        FoundBy::Neighbour(name) => (interfaces.by_name.get(name).copied().unwrap_or(0), None),
-        _ => (0, None),
     }
 }
 

@@ -181,10 +181,10 @@ impl Live {
         problems.into_iter().flatten().for_each(|problem| tracing::warn!("{problem}"));
     }
 
-    /// Says of which ports packets are captured or sampled, so that the kernel leaves them to the graph.
-    pub(super) fn set_watched(&self, watched: impl Fn(&str) -> Option<&'static str>) {
+    /// Says of which ports packets are captured, so that the kernel leaves them to the graph.
+    pub(super) fn set_captured(&self, is_captured: impl Fn(&str) -> bool) {
         if let Some(in_kernel) = drop_in::InKernel::of(&self.shared) {
-            lock(&*in_kernel).set_watched(watched);
+            lock(&*in_kernel).set_captured(is_captured);
             self.follow();
         }
     }

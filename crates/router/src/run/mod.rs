@@ -8,6 +8,7 @@
 //! | `changes` | what routes were and became |
 //! | `capture` | packets for `brickway capture` and `trace` |
 //! | `export` | samples for collectors |
+//! | `sampled` | samples of what the kernel forwards, and the way of each |
 //! | `cost` | what each step costs |
 //! | `drift` | whether the forwarding tables have Linux's routes, every so often |
 //! | `subject` | what is to run: a file, or ports |
@@ -23,6 +24,7 @@ mod edges;
 mod export;
 mod live;
 pub(crate) mod meter;
+mod sampled;
 mod subject;
 mod summary;
 mod watch;

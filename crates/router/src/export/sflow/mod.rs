@@ -27,7 +27,7 @@ options! {
     /// An agent of sFlow.
     Settings "sflow" {
         /// Sample packets that come in by the ports, and send them to these collectors by sFlow version 5. Without any nothing is
-        /// sampled. The ports' packets then come to the workers, also where the kernel could forward them.
+        /// sampled.
         #[example = "[\"192.0.2.1:6343\"]"]
         #[flag("sflow", "ADDRESS:PORT,...")]
         collectors: Option<Vec<SocketAddr>> = None,

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Samples: the first bytes of one packet of so many, for the router's exporters. src/kernel_forwarding/samples.rs reads them.
+//
+// Before a packet is drawn, so many others pass: a number from 1 to `2 * one_in - 1`, each as likely, so that it is `one_in` on
+// average and no pattern of the traffic follows the draws (as in crates/router: src/capture/sampler.rs). Each processor draws for
+// itself, of each port. While nobody wants samples, a packet costs the test of a word.
+
+#pragma once
+
+#include "bpf.h"
+
+static void *(*const reserve)(void *ring, __u64 bytes, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
+static void (*const submit)(void *record, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
+static void (*const discard)(void *record, __u64 flags) = (void *)BPF_FUNC_ringbuf_discard;
+static long (*const load_bytes)(struct xdp_md *context, __u32 from, void *to, __u32 bytes) = (void *)BPF_FUNC_xdp_load_bytes;
+// Bytes of a frame in all its buffers.
+static __u64 (*const buffer_bytes)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
+static __u32 (*const random_number)(void) = (void *)BPF_FUNC_get_prandom_u32;
+
+enum { MOST_SAMPLE_BYTES = 1024, SAMPLE_RING_BYTES = 4 << 20, NO_PORT = 0xffff };
+
+// What the router wants: written by it while packets flow.
+struct sampling {
+    // One packet of so many; 0 for none.
+    __u32 one_in;
+    // Changes whenever that does, so that each processor begins anew.
+    __u32 turn;
+    // How many bytes of each, at most.
+    __u32 bytes;
+    __u32 unused;
+};
+
+// How far a processor is with a port.
+struct draw {
+    // Packets that passed since the last one that was taken, up to the next one that is drawn.
+    __u64 due;
+    // Draws since then for which there was no room.
+    __u64 lost;
+    // The packet that is drawn next, counted from 1.
+    __u32 left;
+    __u32 turn;
+};
+
+// A packet as it came in.
+struct sample {
+    __u64 stands_for;
+    __u64 lost;
+    // Of the frame.
+    __u32 length;
+    // Those below.
+    __u32 bytes;
+    __u16 in;
+    __u16 out;
+    __u8 data[MOST_SAMPLE_BYTES];
+};
+
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_RINGBUF);
+    MAP_NUMBER(max_entries, SAMPLE_RING_BYTES);
+} SAMPLES SEC(".maps");
+
+INLINE void draw_next(struct draw *draw, __u32 one_in) {
+    __u32 next = 1 + ((__u64)random_number() * (2 * (__u64)one_in - 1) >> 32);
+    draw->left = next;
+    draw->due += next;
+}
+
+// Takes the packet that was drawn. Returns whether there was room.
+INLINE int take(struct xdp_md *context, __u32 most, struct draw *draw, __u64 due, __u16 in, __u16 out) {
+    struct sample *sample = reserve(&SAMPLES, sizeof(struct sample), 0);
+    if (!sample)
+        return 0;
+    __u64 length = buffer_bytes(context), bytes = length < most ? length : most;
+    if (bytes == 0 || bytes > MOST_SAMPLE_BYTES || load_bytes(context, 0, sample->data, bytes) != 0) {
+        discard(sample, BPF_RB_NO_WAKEUP);
+        return 0;
+    }
+    sample->stands_for = due;
+    sample->lost = draw->lost;
+    sample->length = length;
+    sample->bytes = bytes;
+    sample->in = in;
+    sample->out = out;
+    // The reader looks by itself, some times a second.
+    submit(sample, BPF_RB_NO_WAKEUP);
+    return 1;
+}
+
+// Counts a packet that came in by a port, and samples it if it is drawn.
+INLINE void draw(struct xdp_md *context, const struct sampling *sampling, struct draw *draw, __u16 in, __u16 out) {
+    __u32 one_in = *(const volatile __u32 *)&sampling->one_in;
+    if (__builtin_expect(!one_in, 1))
+        return;
+    __u32 turn = *(const volatile __u32 *)&sampling->turn;
+    if (draw->turn != turn) {
+        draw->turn = turn;
+        draw->due = draw->lost = 0;
+        draw_next(draw, one_in);
+    }
+    draw->left -= 1;
+    if (draw->left)
+        return;
+    __u64 due = draw->due;
+    draw_next(draw, one_in);
+    if (take(context, sampling->bytes, draw, due, in, out)) {
+        draw->due -= due;
+        draw->lost = 0;
+    } else {
+        draw->lost += 1;
+    }
+}

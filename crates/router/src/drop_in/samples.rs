@@ -1,0 +1,136 @@
+//! Samples of what is forwarded in the kernel, for several readers with rates of their own.
+//!
+//! The program draws by the highest rate that is wanted, and each reader gets a random part of that: one packet of so many in all.
+//! A reader that does not read has a bounded number of samples waiting.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use packet::random::SplitMix64;
+use ports::KernelSample;
+
+/// Samples that wait for a reader.
+const MOST_WAITING: usize = 4_096;
+
+/// All readers.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    last: u64,
+    readers: BTreeMap<u64, Reader>,
+}
+
+/// Somebody who wants samples.
+#[derive(Debug)]
+struct Reader {
+    one_in: u32,
+    bytes: usize,
+    random: SplitMix64,
+    waiting: VecDeque<KernelSample>,
+    /// By port: packets that the next sample stands for, and drawn ones that there was no room for.
+    skipped: HashMap<u16, (u64, u64)>,
+}
+
+impl Samples {
+    /// Begins to collect one packet of `one_in`, `bytes` of each at most. Returns the reader's number.
+    pub(super) fn begin(&mut self, one_in: u32, bytes: usize) -> u64 {
+        self.last += 1;
+        let reader = Reader {
+            one_in: one_in.max(1),
+            bytes,
+            // The standard library keys its hash maps by the operating system's random numbers.
+            random: SplitMix64::new(RandomState::new().hash_one(self.last)),
+            waiting: VecDeque::new(),
+            skipped: HashMap::new(),
+        };
+        self.readers.insert(self.last, reader);
+        self.last
+    }
+
+    pub(super) fn end(&mut self, number: u64) {
+        self.readers.remove(&number);
+    }
+
+    /// Returns of how many packets one is to be drawn, and how many bytes of it are wanted; zeros if none is.
+    pub(super) fn wanted(&self) -> (u32, usize) {
+        let one_in = self.readers.values().map(|reader| reader.one_in).min();
+        let bytes = self.readers.values().map(|reader| reader.bytes).max();
+        (one_in.unwrap_or(0), bytes.unwrap_or(0))
+    }
+
+    /// Hands a packet that was drawn to the readers whose turn it is.
+    pub(super) fn give(&mut self, sample: &KernelSample) {
+        let drawn = u64::from(self.wanted().0);
+        for reader in self.readers.values_mut() {
+            let (due, lost) = reader.skipped.entry(sample.input).or_default();
+            *due += sample.stands_for;
+            *lost += sample.lost;
+            if reader.random.below(reader.one_in.into()) >= drawn {
+                continue;
+            }
+            if reader.waiting.len() >= MOST_WAITING {
+                *lost += 1;
+                continue;
+            }
+            let mut sample = KernelSample {
+                stands_for: std::mem::take(due),
+                lost: std::mem::take(lost),
+                ..sample.clone()
+            };
+            sample.data.truncate(reader.bytes);
+            reader.waiting.push_back(sample);
+        }
+    }
+
+    /// Takes what waits for a reader.
+    pub(super) fn take(&mut self, number: u64) -> VecDeque<KernelSample> {
+        self.readers.get_mut(&number).map(|reader| std::mem::take(&mut reader.waiting)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(input: u16, stands_for: u64) -> KernelSample {
+        KernelSample { input, output: None, length: 60, stands_for, lost: 0, data: vec![7; 60] }
+    }
+
+    #[test]
+    fn each_reader_has_its_own_rate_and_all_packets_are_stood_for() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.wanted(), (0, 0));
+        let (often, seldom) = (samples.begin(10, 20), samples.begin(40, 50));
+        assert_eq!(samples.wanted(), (10, 50));
+        let (mut all, mut part) = (Vec::new(), Vec::new());
+        for turn in 0..40_000u16 {
+            samples.give(&sample(turn % 2, 10));
+            all.extend(samples.take(often));
+            part.extend(samples.take(seldom));
+        }
+        assert_eq!(all.len(), 40_000);
+        // One of four: 10,000, which deviates by 87.
+        assert!((9_500..10_500).contains(&part.len()), "{}", part.len());
+        for port in [0, 1] {
+            let of_port = part.iter().filter(|sample| sample.input == port);
+            let sum: u64 = of_port.map(|sample| sample.stands_for).sum();
+            assert!((199_000..=200_000).contains(&sum), "{sum}");
+        }
+        assert_eq!((all[0].data.len(), part[0].data.len()), (20, 50));
+        samples.end(often);
+        assert_eq!(samples.wanted(), (40, 50));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_costs_a_bounded_number_of_samples_and_learns_how_many_were_lost() {
+        let mut samples = Samples::default();
+        let reader = samples.begin(1, 60);
+        for _ in 0..MOST_WAITING + 100 {
+            samples.give(&KernelSample { lost: 1, ..sample(3, 1) });
+        }
+        assert_eq!(samples.take(reader).len(), MOST_WAITING);
+        samples.give(&sample(3, 1));
+        let next = samples.take(reader).pop_front().unwrap();
+        assert_eq!((next.stands_for, next.lost), (101, 200));
+        assert!(samples.take(reader + 1).is_empty());
+    }
+}
