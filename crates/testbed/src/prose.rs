@@ -403,9 +403,10 @@ fn check_phrases(
                     continue;
                 }
                 // A mark between words divides them.
-                let is_divided = sentence[start..start + sought.len() - 1]
-                    .iter()
-                    .any(|word| word.1.ends_with([',', ';', ':', '"', ')']));
+                let words_of = &sentence[start..start + sought.len()];
+                let is_divided = words_of.windows(2).any(|pair| {
+                    pair[0].1.ends_with([',', ';', ':', '"', ')']) || pair[1].1.starts_with(['"', '('])
+                });
                 let before = start.checked_sub(1).map_or("", |before| &words[before]);
                 let behind = words.get(start + sought.len()).map_or("", |behind| behind);
                 let is_good =
@@ -505,5 +506,10 @@ mod tests {
     #[test]
     fn pages_follow_the_rules() {
         expect_none(&in_pages());
+    }
+
+    #[test]
+    fn comments_and_messages_follow_the_rules() {
+        expect_none(&in_sources());
     }
 }

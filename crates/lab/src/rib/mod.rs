@@ -46,7 +46,7 @@ Examples:
   brickway-lab rib synth data/rib-v4.txt.gz --routes 1000000 --output million.txt.gz
   brickway-lab rib diff yesterday.bz2 today.bz2
 
-A row that is bad is told with its line and left out, the others count; --strict refuses the whole file.
+A bad row is reported with its line and left out. --strict refuses the whole file.
 Exit codes: 0 good, 1 an error (with --strict: any bad row; for 'check' a wrong table), 2 wrong usage;
 'diff' has its own.")]
 pub(crate) enum RibCommand {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | this one | the command line; from its words to a router that runs, and to its end |
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
-//! | `answers` | what `brickway show` is told |
+//! | `answers` | the rows of `brickway show` |
 //! | `changes` | what routes were and became |
 //! | `capture` | packets for `brickway capture` and `trace` |
 //! | `export` | samples for collectors |

@@ -202,7 +202,7 @@ options! {
         /// Users of this host who may connect and make routes, besides root; by name or number.
         #[example = "[\"frr\"]"]
         users: Option<Vec<String>> = None,
-        /// Let everybody connect who reaches the address, from other hosts too. Whoever does makes routes.
+        /// Let everybody connect who reaches the address, from other hosts too. Everybody then makes routes.
         #[example = "false"]
         insecure: bool = false,
     }
@@ -531,7 +531,7 @@ impl Settings {
     /// Sets an option from a text without quotes.
     ///
     /// # Errors
-    /// What would be right.
+    /// What was expected.
     pub(crate) fn set(&mut self, option: &Opt, text: &str) -> Result<(), String> {
         let section = self.sections_mut().into_iter().find(|section| section.has(option));
         let section = section.ok_or("there is no such option")?;
@@ -545,7 +545,7 @@ impl Settings {
     /// Puts what the command line says above these settings.
     ///
     /// # Errors
-    /// Names the flag that is wrong, and says what would be right.
+    /// Names the flag that is wrong, and what was expected.
     pub(crate) fn apply<const OF_NODE: bool>(&mut self, flags: &Flags<OF_NODE>) -> Result<(), String> {
         let is_given = |flag| flags.given().any(|(given, _)| given == flag);
         if is_given("workers") && !is_given("min-workers") {

@@ -87,7 +87,7 @@ impl About for PortSettings {
             return None;
         }
         if self.host == Host::Interface && matches!(self.driver, Driver::Dpdk | Driver::Tap) {
-            let message = format!("a port of {} is no interface of Linux", self.driver.word());
+            let message = format!("a port of {} is not an interface of Linux", self.driver.word());
             return Some(("host", message, "host is \"tap\" or \"none\"".to_owned()));
         }
         if self.driver == Driver::Tap && self.host == Host::Tap && self.device.is_none() {
@@ -165,7 +165,7 @@ impl Settings {
     /// none.
     ///
     /// # Errors
-    /// Says which port is wrong, and what would be right.
+    /// Says which port is wrong, and what was expected.
     pub(crate) fn of_ports<'a>(
         names: impl IntoIterator<Item = &'a str>,
         driver: Driver,
@@ -195,7 +195,7 @@ impl Settings {
                 port.host = PortSettings::usual_host(port.driver);
                 port.name = match port.driver {
                     _ if name.is_some() => name.unwrap_or_default().to_owned(),
-                    // A PCI address is no name of an interface.
+                    // A PCI address is not a name of an interface.
                     Driver::Dpdk => ports::twin_name(device),
                     _ => device.to_owned(),
                 };

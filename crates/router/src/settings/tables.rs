@@ -40,7 +40,7 @@ impl TableSettings {
         Kinds { ipv4: self.ipv4, ipv6: self.ipv6 }
     }
 
-    /// Returns what is wrong with them for a port of this driver, and what would be right.
+    /// Returns what is wrong with them for a port of this driver, and what was expected.
     pub(crate) fn problem_with(&self, driver: Driver) -> Option<(String, String)> {
         let name = self.kinds().not_shared().filter(|_| driver == Driver::Xdp)?;
         let message = format!("driver = \"xdp\": the kernel cannot read the table {name}");

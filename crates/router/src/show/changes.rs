@@ -92,9 +92,7 @@ pub(super) fn print_rows(rows: Rows<'_>) -> Result<()> {
             ChangeRow::Route { time, table, prefix, old, new } => {
                 (time, format!("{prefix} table {table}"), old, new)
             }
-            ChangeRow::Object { time, object, old, new } => {
-                (time, format!("next-hop object {object}"), old, new)
-            }
+            ChangeRow::Object { time, object, old, new } => (time, format!("next-hop id {object}"), old, new),
         };
         is_empty = false;
         let lines = match (old, new) {

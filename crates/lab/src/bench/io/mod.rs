@@ -229,7 +229,7 @@ fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
 /// Huge pages for DPDK's own tables in each process, in megabytes.
 const OF_DPDK_ITSELF: u64 = 128;
 
-/// Cases with the same frames, in turns. One that fails is told of, and the others go on.
+/// Cases with the same frames, in turns. One that fails is reported, and the others go on.
 fn measure_group(
     setting: &Setting<'_>,
     group: &[Case],

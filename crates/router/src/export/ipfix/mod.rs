@@ -7,7 +7,7 @@
 //! | `message` | how records stand on the wire |
 //!
 //! Counts are estimates of all packets, not of the samples: each sample counts for those that it stands for. So a collector has nothing to
-//! multiply, and none is told a rate.
+//! multiply, and none gets a rate.
 
 mod cache;
 mod message;
