@@ -1,6 +1,6 @@
 //! The project's English: each rule has a name, and each finding names its line, the rule, the words, and what was expected.
 //!
-//! Pages hold all rules. Help texts hold those of sentences ([`in_help`], from the programs' own tests). Comments and
+//! Pages hold all rules. Help texts hold those of sentences ([`in_command`], from the programs' own tests). Comments and
 //! messages in sources hold the list of phrases. Pages that a program writes follow the text in its sources.
 //!
 //! A word between backquotes is one word, whatever it holds. Blocks of code are not read.
@@ -160,8 +160,25 @@ fn is_source(path: &Path) -> bool {
     has("src") && !has("tests") && !path.ends_with("tests.rs") && !path.ends_with("testbed/src/prose.rs")
 }
 
+/// Returns what breaks a rule in the help texts of a program and of its subcommands.
+pub fn in_command(command: &clap::Command) -> Vec<Finding> {
+    let texts = [
+        command.get_long_about().or(command.get_about()),
+        command.get_before_long_help().or(command.get_before_help()),
+        command.get_after_long_help().or(command.get_after_help()),
+    ];
+    let arguments = command.get_arguments().map(|argument| argument.get_long_help().or(argument.get_help()));
+    let place = format!("{} --help", command.get_name());
+    let mut findings = Vec::new();
+    for text in texts.into_iter().chain(arguments).flatten() {
+        findings.extend(in_help(&place, &text.to_string()));
+    }
+    findings.extend(command.get_subcommands().flat_map(in_command));
+    findings
+}
+
 /// Returns what breaks a rule in a help text, whose paragraphs an empty line divides.
-pub fn in_help(place: &str, text: &str) -> Vec<Finding> {
+fn in_help(place: &str, text: &str) -> Vec<Finding> {
     // Indented lines are examples, and lines of several columns are tables.
     let is_prose = |line: &&str| !line.starts_with("  ") && !line.trim().contains("   ");
     let prose: Vec<&str> = text.lines().map(|line| Some(line).filter(is_prose).unwrap_or("")).collect();

@@ -44,7 +44,7 @@ pub(super) struct InputArguments {
     table: String,
 }
 
-/// What a file may be.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A prefix and an AS number a line

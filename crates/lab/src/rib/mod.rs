@@ -31,7 +31,7 @@ use clap::Subcommand;
 
 /// Routing tables in files: PREFIX ORIGIN text, MRT dumps, the output of 'ip route'.
 #[derive(Subcommand, Debug)]
-#[command(after_help = "A FILE is one of these, recognised by what is in it; '-' is standard input:
+#[command(after_help = "A FILE is one of these, recognised by its content ('-' is standard input):
   text      '192.0.2.0/24 64496' a line: a prefix and the AS that announces it; one family
   mrt       TABLE_DUMP_V2, as route collectors publish it: rib.20260101.0000.bz2, bview.20260101.0000.gz
   ip-route  what 'ip route' or 'ip -6 route' prints
@@ -47,12 +47,11 @@ Examples:
   brickway-lab rib diff yesterday.bz2 today.bz2
 
 A bad row is reported with its line and left out. --strict refuses the whole file.
-Exit codes: 0 good, 1 an error (with --strict: any bad row; for 'check' a wrong table), 2 wrong usage;
-'diff' has its own.")]
+Exit codes: 0 good, 1 an error (with --strict any bad row, for 'check' a wrong table), 2 wrong usage. 'diff' has its own.")]
 pub(crate) enum RibCommand {
     /// Print the routes: all, that to an address, or those around a prefix
     Show(show::ShowArguments),
-    /// Count: families, prefix lengths, origins or next hops, nesting; what the compiled tables cost
+    /// Count families, prefix lengths, origins or next hops, nesting, and the cost of the compiled tables
     Stats(stats::StatsArguments),
     /// Compare the compiled tables with the routes, address by address
     Check(check::CheckArguments),

@@ -38,11 +38,15 @@ use router::table::{Align, Table, thousands};
 Without --link links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more. --capacity is the load that a node
 can handle in all its roles, in R. Theory asks for 3 in a mesh, and for 2 if traffic is even.
 
-Columns: delivered is a share of the offered traffic. late is the number of sequences of a flow's packets that a later packet
-overtook, as a share of packets. c is the load of the busiest node. direct is the share of bytes that went directly. link is the use
-of the busiest link. p50 and p99 are the time in the cluster of 50 % and 99 % of the packets.")]
+Columns:
+  delivered  share of the offered traffic
+  late       sequences of a flow's packets that a later packet overtook, as a share of packets
+  c          load of a node in all its roles: of the busiest, and the mean
+  direct     share of bytes that went directly
+  link       use of the busiest link
+  p50, p99   time in the cluster of 50 % and 99 % of the packets")]
 pub(crate) struct SimArguments {
-    /// How nodes are wired: mesh(4), star(4), torus(4, 4), fly(2, 3), compact(4), groups(4), cube(4), debruijn(2, 4); may be given several times
+    /// The topology: mesh(4), star(4), torus(4, 4), fly(2, 3), compact(4), groups(4), cube(4), debruijn(2, 4). May be given several times
     #[arg(long, value_name = "SHAPE", default_value = "mesh(4)")]
     topology: Vec<Shape>,
     /// R, the rate of each node's port
@@ -51,10 +55,10 @@ pub(crate) struct SimArguments {
     /// The rate of a link
     #[arg(long)]
     link: Option<Rate>,
-    /// Microseconds that a link adds to a packet's way: cable, and what a server takes besides handling it (RouteBricks: 24)
+    /// Microseconds that a link adds to a packet's way: cable, and a server's time besides handling it (24 for RouteBricks)
     #[arg(long, default_value_t = 1.0)]
     delay: f64,
-    /// What a node can handle, in R; 0: anything
+    /// The load that a node can handle, in R; 0 for any
     #[arg(long, default_value_t = 3.0)]
     capacity: f64,
     /// Who sends how much to whom: uniform, others, permutation, hot-spot, next, adversarial, or a file
@@ -66,10 +70,10 @@ pub(crate) struct SimArguments {
     /// How paths are chosen: direct-vlb, direct-vlb-others, classic-vlb, single-path
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "direct-vlb")]
     mode: Vec<String>,
-    /// How long a flow may pause and keep its path, in ms; 0: every packet for itself
+    /// How long a flow may pause and keep its path, in ms; 0 for every packet by itself
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "100")]
     delta: Vec<f64>,
-    /// Flows: how many from each input to each output, or heavy: as on the Internet, many short ones and few long ones
+    /// Flows from each input to each output: a number, or heavy (many short and few long flows, as on the Internet)
     #[arg(long, default_value = "8")]
     flows: String,
     /// Lengths of packets: imix, bytes, or those of the packets in a pcap file

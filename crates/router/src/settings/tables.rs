@@ -20,7 +20,7 @@ options! {
         #[example = "\"range_tree\""]
         #[flag("ipv6-table", "NAME")]
         ipv6: Kind<u128> = Kind::default(),
-        /// Compare Linux's routes with the forwarding tables every so many seconds; 0: never. Where they differ, all routes are
+        /// Compare Linux's routes with the forwarding tables every so many seconds, with 0 never. Where they differ, all routes are
         /// read again, and a message has the number. A check takes 100 bytes of memory a route for a moment.
         #[example = "600"]
         #[live = true]

@@ -27,7 +27,7 @@ use message::Message;
 options! {
     /// Records of flows.
     Settings "ipfix" {
-        /// Sample packets that come in by the ports, add them up by flow, and send records of the flows to these collectors by IPFIX over
+        /// Sample packets that come in by the ports, and send records of their flows to these collectors by IPFIX over
         /// UDP. Without any nothing is sampled. The ports' packets then come to the workers, also where the kernel could forward them.
         #[example = "[\"192.0.2.1:4739\"]"]
         #[flag("ipfix", "ADDRESS:PORT,...")]
