@@ -43,7 +43,7 @@ impl Readiness {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Is readable from this moment on, until it is told another one.
+    /// Makes it readable from this moment on, until another call.
     pub(crate) fn wake_at(&mut self, moment: Option<Instant>) -> io::Result<()> {
         if self.wakes_at == moment {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The control thread: it waits for the kernel and for FRR, brings what they tell into the mirror, and publishes.
 //!
-//! Everything lives behind one lock, which the thread holds for a bounded piece of work at a time, so that whoever wants to
+//! Everything lives behind one lock, which the thread holds for a bounded piece of work at a time, so that a thread that wants to
 //! look at routes or counters waits some milliseconds at most. Workers never take it.
 //!
 //! # When changes are published
@@ -17,7 +17,7 @@
 //! # Who follows links
 //!
 //! What keeps link addresses, MTUs and the host's addresses in step with the ports is called as soon as one of them has changed
-//! ([`Service::on_link_change`]), before routes are gathered. And whoever forwards asks for neighbours ([`Service::questions`]).
+//! ([`Service::on_link_change`]), before routes are gathered. And the workers' slow path asks for neighbours ([`Service::questions`]).
 
 use packet::sync::lock;
 use std::io;

@@ -4,7 +4,7 @@
 //! router needs takes a [`Pulse`] and beats once a round. A thread of its own looks at all pulses, because the main thread
 //! may itself wait for a thread that hangs.
 //!
-//! A thread that may block without bound says so ([`Pulse::waits`]); others wake up every few seconds ([`LONGEST_WAIT`]).
+//! A thread that may block without bound announces it ([`Pulse::waits`]); others wake up every few seconds ([`LONGEST_WAIT`]).
 //!
 //! Silence is added up look by look. That of the supervisor's own thread is added up whenever somebody asks for a fault. Each step
 //! counts for at most [`LONGEST_LOOK`]. So time in which the whole process

@@ -1,4 +1,4 @@
-//! A token bucket: tokens come in at a rate and collect up to a capacity; whoever sends takes some.
+//! A token bucket: tokens come in at a rate and collect up to a capacity; a sender takes some.
 //!
 //! Worker copies of one element share one bucket, so a rate holds for the router and not per worker. It is
 //! kept in two running totals: tokens *generated*, a function of the time alone, and tokens *used*, one

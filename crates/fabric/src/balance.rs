@@ -104,7 +104,7 @@ pub struct Counts {
     /// Packets that took another path than the one before them within delta: because that had no room, or had died.
     pub moved: u64,
     /// Packets sent although no link had room.
-    pub without_room: u64,
+    pub link_full: u64,
     /// Packets for nodes that cannot be reached.
     pub unreachable: u64,
 }
@@ -326,7 +326,7 @@ impl Balancer {
         let kept = last.filter(|&last| self.is_alive(last, output));
         let any = kept.or(if is_direct { direct.or(vias) } else { vias.or(direct) });
         match any {
-            Some(_) => self.counts.without_room += 1,
+            Some(_) => self.counts.link_full += 1,
             None => self.counts.unreachable += 1,
         }
         any.and_then(drawn)
@@ -447,7 +447,7 @@ mod tests {
         assert!((share(None) - 0.5).abs() < 0.03, "{}", share(None));
         assert!((share(Some(node(1))) - 0.25).abs() < 0.03);
         assert!((share(Some(node(3))) - 0.25).abs() < 0.03);
-        assert_eq!(balancer.counts().without_room, 0);
+        assert_eq!(balancer.counts().link_full, 0);
     }
 
     #[test]
@@ -456,7 +456,7 @@ mod tests {
         let directly = |mode| {
             let mut balancer = balancer(&Settings { delta_ns: 0, link_rate: RATE, ..settings(mode) });
             packets(&mut balancer, |number| (hash(number), 2));
-            assert_eq!(balancer.counts().without_room, 0);
+            assert_eq!(balancer.counts().link_full, 0);
             balancer.counts().direct_bytes
         };
         let right = RATE / 2 / 4 + Settings::depth(RATE / 4);
@@ -492,7 +492,7 @@ mod tests {
         let choices = packets(&mut balancer, |_| (7, 2));
         let direct = choices.iter().flatten().filter(|choice| choice.via.is_none()).count();
         assert!((direct as f64 / choices.len() as f64) < 0.56);
-        assert_eq!(balancer.counts().without_room, 0);
+        assert_eq!(balancer.counts().link_full, 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! All queues take their room from one store. When that is full, the longest queue in bytes loses its newest packet
 //! (Suter, Lakshman, Stiliadis and Choudhury 1998): a node that keeps to its share has a short queue and loses nothing. A
-//! tournament of all queues knows the longest; a change is told upwards as far as the winner is concerned. Memory is all
+//! tournament of all queues knows the longest; a change moves upwards as far as the winner is concerned. Memory is all
 //! taken at the start: 24 bytes and a packet's handle for each place, 64 for each node.
 
 use std::collections::VecDeque;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The low four bits of both first bytes make these unicast addresses of the "administratively assigned" quarter of the locally
-//! administered ones (IEEE 802c-2017, 4.2). No station's manufacturer gives such, and whoever sees one knows what it is.
+//! administered ones (IEEE 802c-2017, 4.2). No station's manufacturer gives such, so a capture shows what it is.
 
 use crate::NodeId;
 
@@ -108,7 +108,7 @@ pub enum HeaderError {
     /// By a node that knows more kinds than this one.
     #[error("unknown kind of fabric frame")]
     UnknownKind,
-    /// The output, input or next node is no number of a node.
+    /// The output, input or next node is not a number of a node.
     #[error("no node in fabric header")]
     NoNode,
 }
@@ -283,7 +283,7 @@ impl Lead {
     const ENTROPY: usize = 9;
     const VIA_SHIFT: u32 = 4;
 
-    /// Reads the first bytes of a frame. `None`: that is no header.
+    /// Reads the first bytes of a frame. `None`: that is not a header.
     #[inline(always)]
     pub fn read(bytes: &[u8; Header::LEN]) -> Option<Lead> {
         let lead = Lead(bytes.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes)));

@@ -84,7 +84,7 @@ pub enum Event {
     Wrong {
         /// The link's number.
         link: u16,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what was expected.
         problem: String,
     },
     /// What was wrong on a link is so no more.

@@ -51,7 +51,7 @@ impl NodeSet {
         NodeSet { words: vec![0; count.div_ceil(64)] }
     }
 
-    /// Puts `node` in. A node beyond the count is no member of anything.
+    /// Puts `node` in. A node beyond the count is not a member of anything.
     pub fn insert(&mut self, node: NodeId) {
         if let Some(word) = self.words.get_mut(node.index() / 64) {
             *word |= 1 << (node.index() % 64);

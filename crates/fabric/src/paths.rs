@@ -134,7 +134,7 @@ impl Paths {
         &self.topology
     }
 
-    /// Whether all is well as far as this node can get: whoever can be reached directly can also be gone over, to all
+    /// Whether all is well as far as this node can get: a node that can be reached directly can also be an intermediate node, to all
     /// others that can be reached at all.
     pub fn are_whole(&self) -> bool {
         let nodes = self.direct.len();
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_whole_mesh_of_all_nodes_has_two_sets() {
         let paths = Paths::new(topology("mesh(1023)"), node(7));
-        // That of this node, which is no output of its own, and that of all others.
+        // That of this node, which is not an output of its own, and that of all others.
         assert_eq!(paths.sets.len(), 2);
         assert!(paths.are_whole() && !paths.is_reachable(node(7)));
         assert_eq!(paths.vias(node(1022)).count(), 1021);

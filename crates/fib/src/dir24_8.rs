@@ -18,7 +18,7 @@
 //!
 //! # Changes
 //!
-//! A changed prefix is repainted where no longer route claims the addresses; the RIB lists these gaps. Whole /24s
+//! A changed prefix is repainted where no more-specific route claims the addresses; the RIB lists these gaps. Whole /24s
 //! are filled in the base. A gap that ends inside a /24 ends at a route longer than /24, so that /24 has a group,
 //! and its part of the group is filled. A group is made when the first such route comes and given back when the last
 //! goes. A /24 to a /32 costs under a microsecond besides the RIB's search; a /8 writes up to 128 KB.

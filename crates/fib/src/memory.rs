@@ -67,7 +67,7 @@ impl<T: Word> HugeArray<T> {
         // SAFETY: skip < HUGE_PAGE, so the result and the `bytes` after it lie inside the mapping.
         let first = unsafe { start.byte_add(skip) };
         // SAFETY: the range is inside our own mapping, and this advice does not change its contents. A kernel
-        // without huge pages refuses; that is no reason to stop.
+        // without huge pages refuses; that is not a reason to stop.
         let _ = unsafe { madvise(first.as_ptr(), bytes, Advice::LinuxHugepage) };
         let place = Place::Mapping { start, bytes: mapping_bytes };
         Ok(HugeArray { place, first: first.cast(), length, most: length, table })

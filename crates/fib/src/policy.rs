@@ -3,10 +3,10 @@
 //! Most routers have no rules but the kernel's own, and then one lookup in the main table says it all:
 //! [`Rules::is_main_only`] tells, once for a batch. With others, [`Rules::evaluate`] walks them for one packet as Linux
 //! does (`fib_rules_lookup`): the first rule that selects the packet acts, and one that looks up in a table where there
-//! is no route lets the next one try. That includes a *throw* route, which is a route to number 0
+//! is not a route lets the next one try. That includes a *throw* route, which is a route to number 0
 //! ([`NextHopIndex::NONE`]) in a table.
 //!
-//! What is here is plain data that workers read; whoever mirrors the kernel's rules compiles it. Names are resolved
+//! What is here is plain data that workers read; the mirror of the kernel's rules compiles it. Names are resolved
 //! then (ports, indices of VRFs), rules that can select no forwarded packet are left out, and jumps lead forward, so
 //! that a walk always ends.
 

@@ -50,7 +50,7 @@
 //!    is, cannot starve it (liburcu flips twice for the same end). A visit that began after the flip and before the
 //!    scan is waited for needlessly, once.
 //! 4. **Flips before this one** need no scan of their own: a look that missed an earlier flip missed this one too.
-//! 5. **The new copy** is complete for whoever looks at it: the look is an Acquire of the flip's Release.
+//! 5. **The new copy** is complete for a reader that looks at it: the look is an Acquire of the flip's Release.
 //! 6. **Readers that come**: the list of slots is in a mutex, and a reader registers before its first visit. Either
 //!    the scan came later and finds the slot; or the scan came first, and then the reader's lock follows the writer's
 //!    unlock and hence the flip, so its looks see it.

@@ -149,7 +149,7 @@ pub struct Context {
     known: Known,
     /// Whether elements in a row work as one.
     fused: bool,
-    /// An element that is told what it was written while it is at work, and that.
+    /// An element that gets values written to it while it is at work, and those values.
     hearing: Option<(u32, Vec<(String, String)>)>,
     /// Whether a turn ends as soon as the router is to stop.
     stops_at_once: bool,

@@ -110,7 +110,7 @@ pub struct QueueCounts {
     pub lost: Vec<(&'static str, u64)>,
 }
 
-/// What is wrong with an element's configuration: one message per mistake, each saying what would be right.
+/// What is wrong with an element's configuration: one message per mistake, each with what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The messages.
@@ -210,7 +210,7 @@ pub trait Element: Any + Send {
         None
     }
 
-    /// Runs while the element is awake (see [`Context::wake`]): sources, and whoever moves packets out of
+    /// Runs while the element is awake (see [`Context::wake`]): sources, and elements that move packets out of
     /// queues. One call handles about one burst ([`Context::burst`]).
     fn task(&mut self, _cx: &mut Context) -> TaskStatus {
         TaskStatus::Asleep

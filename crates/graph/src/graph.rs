@@ -131,7 +131,7 @@ pub(crate) fn presence(config: &FlatConfig, copy: CopyId) -> Vec<bool> {
 }
 
 /// Makes every element of a configuration only to see whether its arguments are right, or odd; nothing is opened.
-/// Elements of unknown classes are passed over: the compiler said so already.
+/// Elements of unknown classes are passed over: the compiler reported them already.
 pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnostic> {
     let shared = Shared::default();
     let copy = CopyId { index: 0, workers: 1, slow_thread: false };
@@ -182,7 +182,7 @@ impl Graph {
     }
 
     /// As [`Graph::build`], with frames out of `pool`, and without the elements that are `kept` of another graph: these come
-    /// with [`Graph::take_place_of`]. It does not run yet: [`Context::begin`] says so.
+    /// with [`Graph::take_place_of`]. It does not run before [`Context::begin`].
     #[expect(clippy::too_many_arguments, reason = "the parts of a copy, each from elsewhere")]
     pub(crate) fn with_pool(
         config: &Arc<FlatConfig>,

@@ -34,7 +34,7 @@ impl Found {
     /// Under which key it lies.
     pub(crate) const KEY: &str = "what elements found";
 
-    /// Notes that `element` was told of `other`.
+    /// Notes that `element` was notified of `other`.
     pub(crate) fn note(&self, element: &str, other: &str) {
         let mut all = lock(&self.0);
         all.entry(element.to_owned()).or_default().insert(other.to_owned());

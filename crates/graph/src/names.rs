@@ -1,11 +1,11 @@
 //! Names that a configuration gives to addresses and ports (`AddressInfo`, `PortInfo`), for the arguments of its elements.
 //!
 //! An argument is read by its type alone ([`FromArgument`](crate::FromArgument)), in the depths of an element's own little
-//! languages too. So while an element is made ([`within`]) this thread knows whose arguments are read, and a text that is no
+//! languages too. So while an element is made ([`within`]) this thread knows whose arguments are read, and a text that is not an
 //! address may be the name of one. Handlers are written when nothing is made: there names mean nothing.
 //!
 //! A name that no configuration gives may be that of a network interface of this host, which has addresses too. This crate
-//! does not ask the kernel: whoever can says so ([`set_interfaces`]).
+//! does not ask the kernel: a crate that can ask registers itself ([`set_interfaces`]).
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -7,7 +7,7 @@
 //! **Idle workers block.** After a few hundred turns without work a worker says that it is asleep, turns once
 //! more (so that nothing that came in between is missed), and blocks on the file descriptors of its ports, on
 //! its waker and on the next timer. Ports that have no file descriptor are looked at every now and then, ever more
-//! rarely up to once a millisecond, until there is work again. Whoever leaves it mail, or punts to it, looks at the asleep flag after
+//! rarely up to once a millisecond, until there is work again. A thread that leaves it mail, or punts to it, looks at the asleep flag after
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
 use packet::sync::lock;
@@ -122,7 +122,7 @@ pub struct Control {
     /// Whether who waits has something to do before the end.
     woken: AtomicBool,
     sink: Box<Listener>,
-    /// Who else is told messages.
+    /// Others that get messages.
     listeners: Mutex<Vec<Box<Listener>>>,
     /// What is to take the running configuration's place.
     swaps: Mutex<VecDeque<Swap>>,
@@ -131,7 +131,7 @@ pub struct Control {
     changes: AtomicUsize,
 }
 
-/// Who is told messages, a line at a time.
+/// A function that gets messages, a line at a time.
 type Listener = dyn Fn(&str) + Send + Sync;
 
 impl Control {
@@ -158,7 +158,7 @@ impl Control {
         }
     }
 
-    /// Leaves a configuration that is to take the running one's place, behind those left before; whoever runs the router does
+    /// Leaves a configuration that is to take the running one's place, behind those left before; the thread that runs the router does
     /// that soon ([`Router::apply_waiting`]).
     pub fn leave(&self, swap: Swap) {
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -803,7 +803,7 @@ impl Thread {
             bind_to(cpu);
         }
         *lock(&self.turns.since) = Some(Instant::now());
-        // It is a matter of latency only, so a kernel that refuses is no error.
+        // It is a matter of latency only, so a kernel that refuses is not an error.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         // This thread's alone: Linux gives each one a priority of its own (setpriority(2), "C library/kernel differences").
         if self.graph.copy().is_slow()

@@ -49,7 +49,7 @@ static OUTPUT: Class = Class {
     ..Class::DEFAULT
 };
 
-/// Pushed when the bench says so; pulled from what the bench left.
+/// Pushed by [`Bench::push`]; pulled from what the bench left.
 struct Input {
     waiting: Vec<Packet>,
 }

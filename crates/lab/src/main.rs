@@ -30,8 +30,12 @@ use clap::{Parser, Subcommand};
   brickway-lab gen --help               send packets through a router and judge what comes back
   brickway-lab rib stats data/rib-v4.txt.gz
 
-Exit codes: 0 done, 1 the machine does not allow it or an input is wrong, 2 wrong usage,
-3 packets were lost (gen), a step failed (demo) or a claim does not hold (paper), 130 interrupted (demo)."
+Exit codes:
+  0    done
+  1    the machine does not allow it, or an input is wrong
+  2    wrong usage
+  3    packets were lost (gen), a step failed (demo) or a claim does not hold (paper)
+  130  interrupted (demo)"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -102,5 +106,10 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn help_follows_the_rules_of_english() {
+        assert_eq!(testbed::prose::in_command(&Cli::command()), Vec::new());
     }
 }

@@ -33,9 +33,10 @@ use router::table::{Align, Table};
   brickway-lab model --server modern --cycles 150 --size 64,1518
   brickway-lab model --server modern --cycles 120+0.8          each byte takes cycles too, as ciphers do
 
-Each part of a server allows so many packets a second: the processors their cycles by those of a packet, a bus its bits a second by the bytes that
-a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
-buses, nominal what their labels say. bytes: what a packet moves over each bus; use: of what the bus can when the limit is reached.")]
+Each part of a server limits the packets a second. The limit of processors is their cycles by those of a packet. The limit of a bus is its
+bits a second by a packet's bytes on it: the packet's own, as often as it passes, and some more for descriptors. The least limit counts.
+Mpps, Gb/s and limit go by measured rates of buses, nominal by their labels. 'bytes' are those that a packet moves over each bus. 'use'
+is the part of a bus' rate that is taken when the limit is reached.")]
 pub(crate) struct ModelArguments {
     /// A server's file with a [machine], 'here' to measure this machine (the default with --config), or one of: nehalem, nehalem-next (RouteBricks, 2009), shared-bus-2008, mesh-2008, clovertown-1.6 ("Can software routers scale?"), modern (the default), modern-dual
     #[arg(long, value_name = "FILE")]
@@ -53,7 +54,7 @@ pub(crate) struct ModelArguments {
     /// With --config: what comes in by the first FromDevice, instead of IPv4 frames of each --size
     #[arg(long, value_name = "FILE.pcap", requires = "config")]
     traffic: Option<PathBuf>,
-    /// With --config: write a handler first: ELEMENT.HANDLER=VALUE
+    /// With --config: write a handler first, as ELEMENT.HANDLER=VALUE
     #[arg(long = "write", value_name = "HANDLER=VALUE", value_parser = load::parameter, requires = "config")]
     writes: Vec<(String, String)>,
     /// With --config: how long each size is measured, in seconds

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const BETWEEN_PLAIN_LINES: Duration = Duration::from_secs(10);
 
-/// The step that was told last in plain lines, and when.
+/// The step that was printed last in plain lines, and when.
 static LAST: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 /// Tells what goes on: the step, and how far it is.
@@ -23,7 +23,7 @@ pub(crate) fn tell(step: &str, how_far: &str) {
         return;
     }
     *last = Some((step.to_owned(), Instant::now()));
-    // Progress that nobody can read is no reason to stop.
+    // Progress that nobody can read is not a reason to stop.
     let _ = writeln!(stderr, "{text}");
 }
 

@@ -239,7 +239,7 @@ fn lengths_of_packets_come_from_a_capture() {
     let expected = 4.0 * 10e9 * 6e-3 / 8.0 / ((60.0 + 2.0 * 1514.0) / 3.0);
     assert!((entered / expected - 1.0).abs() < 0.05, "{entered} {expected}");
     let (code, _, err) = run("crates/router/Cargo.toml");
-    assert!(code == 1 && err.contains("is no pcap file"), "{err}");
+    assert!(code == 1 && err.contains("is not a pcap file"), "{err}");
     assert!(run("long").2.contains("imix, 1 to 65535 bytes, or a pcap file"));
 }
 
@@ -267,5 +267,5 @@ fn a_permutation_needs_the_second_phase() {
     assert!(delivered[1] < 55.0, "{delivered:?}");
     let (_, text, _) =
         lab(&["sim", "--topology", "mesh(4)", "--matrix", "uniform", "--ms", "5", "--fail", "node 1, 21ms"]);
-    assert!(text.contains("delivered %") && text.contains("what broke at 21 ms cost"), "{text}");
+    assert!(text.contains("delivered, %") && text.contains("what broke at 21 ms cost"), "{text}");
 }

@@ -1119,7 +1119,7 @@ function environment.handlers.write(name, write)
 end
 
 -- Why the compiler gives up on what a script can mend, by LuaJIT's numbers (`lj_traceerr.h`). That a loop lies within what was to be
--- compiled, say, is no reason: the loop is compiled by itself.
+-- compiled, say, is not a reason: the loop is compiled by itself.
 local WHY = {
   [7] = "an instruction that is not compiled", [13] = "recursion", [15] = "a library function that is not compiled",
   [22] = "a conversion that is not compiled", [27] = "no memory for machine code", [28] = "too much machine code",

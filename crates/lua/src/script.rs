@@ -220,7 +220,9 @@ impl Origin {
             let text = text.to_string_lossy();
             Ok(match text.parse::<Ipv6Addr>() {
                 Ok(address) => (Some(lua.create_string(address.octets())?), None),
-                Err(_) => (None, Some(format!("'{text}' is no IPv6 address; expected one like 2001:db8::1"))),
+                Err(_) => {
+                    (None, Some(format!("'{text}' is not an IPv6 address; expected one like 2001:db8::1")))
+                }
             })
         };
         host.set("ip6", lua.create_function(address)?)?;

@@ -248,7 +248,7 @@ fn mistakes_are_errors_with_their_line_and_not_memory() {
         ("return batch[1].colour", "a packet has no 'colour'"),
         ("batch[1]:drop(('x'):rep(65))", "expected 1 to 64 characters"),
         ("brickway.ip('1.2.3')", "'1.2.3' is no IPv4 address; expected one like 192.0.2.1"),
-        ("brickway.ip6('::x')", "'::x' is no IPv6 address; expected one like 2001:db8::1"),
+        ("brickway.ip6('::x')", "'::x' is not an IPv6 address; expected one like 2001:db8::1"),
         ("brickway.transmit('x', 1)", "output 1 is not connected; there are 1, from 0 on"),
         ("nothing()", "attempt to call global 'nothing' (a nil value)"),
         ("error('mine')", "mine"),

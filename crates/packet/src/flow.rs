@@ -1,6 +1,6 @@
 //! Which flow a frame belongs to, as a number: what receive-side scaling of cards does, in software.
 //!
-//! The hash is symmetric: both directions of a flow have the same. Fragments are told apart by their
+//! The hash is symmetric: both directions of a flow have the same. Fragments are distinguished by their
 //! addresses alone, as cards do it, because only the first has ports: all fragments of a packet then go the
 //! same way. IPv6 extension headers are looked behind.
 //!
@@ -8,7 +8,7 @@
 //! choose independently, and a sender who does not know the key cannot pick flows that all go one way. What
 //! is hashed enters a product of 64 by 64 bits with a secret word in each factor, whose halves are folded
 //! (as in wyhash and the fallback of ahash): a multiplication with secrets on one side only, or a sum with
-//! them, has collisions that hold for every key. This is not a cryptographic function. Whoever sees which
+//! them, has collisions that hold for every key. This is not a cryptographic function. An observer of which
 //! way each of many flows went can tell two groups of them apart, and could so before.
 
 use std::fmt;

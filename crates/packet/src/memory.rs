@@ -115,6 +115,6 @@ pub fn prefer_huge_pages<T>(array: &mut [T]) {
     let start = range.start.with_addr(start);
     #[allow(unsafe_code, reason = "madvise")]
     // SAFETY: the pages lie inside `array`, and this advice changes no contents. A kernel without huge pages refuses;
-    // that is no reason to stop.
+    // that is not a reason to stop.
     let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }

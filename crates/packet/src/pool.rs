@@ -11,7 +11,7 @@
 //!
 //! **Life.** Packets may outlive their pool (in a queue, on another thread). The memory is then kept until
 //! the last of them came back: `balance` counts returns from outside; when the pool closes it subtracts the
-//! number of returns that must happen in all, and whoever brings the balance to zero frees the memory. Each
+//! number of returns that must happen in all, and the thread that brings the balance to zero frees the memory. Each
 //! return touches the stack first and the balance last, so the last one knows that nobody else is inside.
 
 use std::io;
@@ -168,7 +168,7 @@ impl Pool {
     }
 
     /// Touches every frame, so that the kernel gives the pool its memory now, on the memory node of the CPU that this
-    /// thread runs on. Later whoever is first to use a frame decides, or whoever registers the memory.
+    /// thread runs on. Later the first user of a frame decides, or the one that registers the memory.
     pub fn touch(&mut self) {
         for chunk in &self.free {
             #[allow(unsafe_code, reason = "a byte of a free chunk")]

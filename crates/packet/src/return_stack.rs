@@ -7,7 +7,7 @@
 //! the node is published (release), and the owner reads it after taking the head (acquire). There is no
 //! pop of a single node, hence no ABA: the owner's `swap(null)` takes a whole chain, and a pusher that read
 //! the old head fails its compare-and-swap, or succeeds because the same node is head again, in which case
-//! linking to it is what it should do. A node is owned by whoever pushes it until the push succeeds, and by
+//! linking to it is what it should do. A node is owned by the thread that pushes it until the push succeeds, and by
 //! the owner after the swap, so nobody reads a `next` that another thread may write. Runs under loom
 //! (`RUSTFLAGS="--cfg loom" cargo test -p brickway-packet loom`).
 

@@ -17,7 +17,7 @@ impl SharedMemory {
     /// # Safety
     ///
     /// `bytes` bytes from `first` on are mapped for reading and writing as long as `owner` lives. They are zero, begin on
-    /// a page, and nobody else in this process has a reference to them. Whoever reads them from outside bears with any
+    /// a page, and nobody else in this process has a reference to them. A reader outside bears with any
     /// contents, and writes to none but those that this process reads as atomics.
     #[allow(unsafe_code, reason = "the promise is about memory that the compiler does not know")]
     pub unsafe fn new(first: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {

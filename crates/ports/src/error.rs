@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a port. Every message names the port and says what would be right.
+/// What went wrong with a port. Every message names the port and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
@@ -12,7 +12,7 @@ pub enum PortError {
     BadSpec {
         /// The spec as written.
         spec: String,
-        /// What is wrong with it and what would be right.
+        /// What is wrong with it and what was expected.
         problem: String,
     },
     /// No driver has this name.
@@ -46,7 +46,7 @@ pub enum PortError {
         option: String,
         /// Its value.
         value: String,
-        /// What would be right.
+        /// What was expected.
         expected: String,
     },
     /// Linux has no interface of this name, in this network namespace.

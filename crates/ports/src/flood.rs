@@ -114,7 +114,7 @@ unsafe impl Pod for Sent {}
 #[allow(unsafe_code, reason = "an unsafe trait")]
 unsafe impl Pod for Received {}
 
-/// The programs, and what they are told and count.
+/// The programs, their input and their counters.
 pub struct Flood {
     interface: u32,
     most_frames: u32,

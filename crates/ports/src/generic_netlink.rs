@@ -116,7 +116,7 @@ fn ask(family: u16, command: u8, attributes: &Attributes) -> io::Result<Vec<u8>>
 
 /// Sends messages of a family to those who listen to one of its groups, as the kernel itself does.
 ///
-/// The kernel passes on what a process with CAP_NET_ADMIN sends to a group. It looks at the message too, and leaves it at that: it is no
+/// The kernel passes on what a process with CAP_NET_ADMIN sends to a group. It looks at the message too, and leaves it at that: it is not a
 /// request. Addresses of netlink have room for the first 32 groups.
 #[derive(Debug)]
 pub struct KernelGroup {

@@ -1,7 +1,7 @@
 //! Linux as the host of our links: which packets are plain transit, and so ours, and which stay with the kernel.
 //!
 //! The decision is `bpf/decide.h`, made in the kernel for AF_XDP and AF_PACKET ports with `steer=transit`. What changes while
-//! traffic flows are the addresses of the host; here is how they are told, and where they come from when nobody tells them. So are the VLANs of
+//! traffic flows are the addresses of the host; here is how the programs get them, and where they come from when nobody tells them. So are the VLANs of
 //! which something is ours.
 
 use std::collections::HashSet;
@@ -99,7 +99,7 @@ pub type VlanId = u16;
 pub enum VlanShare {
     /// Plain transit: Linux has an interface for the VLAN, which gets the rest.
     Transit = 1,
-    /// All of them, whoever they are for: Linux has none.
+    /// All of them, to whatever address: Linux has none.
     All = 2,
 }
 
@@ -224,7 +224,7 @@ mod tests {
     /// SPI and sequence number, and ciphertext.
     const SEALED: [u8; 16] = [0, 0, 2, 1, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9];
 
-    /// A frame with a packet of this protocol, and behind it what is no part of the packet.
+    /// A frame with a packet of this protocol, and behind it what is not a part of the packet.
     fn packet(to: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
         let length = payload.len() as u8;
         match to.parse().unwrap() {

@@ -205,11 +205,11 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Plugs or unplugs the cable between the port and the interface that Linux has at its other end, for whoever asks Linux about the
+    /// Plugs or unplugs the cable between the port and the interface that Linux has at its other end, for programs that ask Linux about the
     /// link (routing daemons).
     ///
     /// # Errors
-    /// [`PortError::Unsupported`] for a port that is no TAP device; [`PortError::System`] when the kernel refuses.
+    /// [`PortError::Unsupported`] for a port that is not a TAP device; [`PortError::System`] when the kernel refuses.
     fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
         let _ = is_plugged;
         let problem = "only the cable of a TAP device can be plugged and unplugged".to_owned();
@@ -273,7 +273,7 @@ pub trait RxQueue: Send {
     ///
     /// Every packet has its link header at offset 0, its packet type, and a time stamp where the driver has one for
     /// free. Its `input_port` is left to the caller. Frames come from `pool`, or, where packets never leave memory,
-    /// from the pool of whoever made them.
+    /// from the pool of their maker.
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize;
 
     /// What to wait for (readable) before polling again, for a worker that wants to sleep. `None`: nothing in the
@@ -290,7 +290,7 @@ pub trait RxQueue: Send {
         None
     }
 
-    /// Whether packets wait for ever until they are taken, as in a file: whoever cannot handle them leaves them there.
+    /// Whether packets wait for ever until they are taken, as in a file: a caller that cannot handle them leaves them there.
     fn waits(&self) -> bool {
         false
     }

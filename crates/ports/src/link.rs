@@ -1,7 +1,7 @@
 //! Links: what Linux says of network interfaces, asked by netlink (rtnetlink(7)), which answers for the calling thread's network
 //! namespace. sysfs would answer for the one in which it was mounted.
 //!
-//! Netlink may wait for whoever changes interfaces just then. So workers ask about their own port by ioctl
+//! Netlink may wait for a program that changes interfaces just then. So workers ask about their own port by ioctl
 //! (`interface.rs`), which never waits.
 
 use std::io;

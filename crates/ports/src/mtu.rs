@@ -24,7 +24,7 @@ pub fn frame_bytes_for(mtu: usize, is_xdp: bool) -> usize {
     (mtu + beside_packet(is_xdp)).clamp(PoolOptions::default().data_bytes, MOST_FRAME_BYTES)
 }
 
-/// Returns what is wrong with the MTU of an interface and what would be right; `None` if packets of it fit a frame.
+/// Returns what is wrong with the MTU of an interface and what was expected; `None` if packets of it fit a frame.
 pub fn mtu_problem(name: &str, mtu: usize, frame_bytes: usize, is_xdp: bool) -> Option<String> {
     let most = largest_mtu(frame_bytes, is_xdp);
     let needed = frame_bytes_for(mtu, is_xdp);

@@ -213,7 +213,7 @@ pub(crate) fn open_file(name: &str, queues: Queues, kind: Kind) -> Result<(Owned
             Some(libc::EINVAL) => PortError::Unsupported {
                 port: name.to_owned(),
                 problem: format!(
-                    "there is an interface of this name that is no {} device with several queues; use another name, \
+                    "there is an interface of this name that is not a {} device with several queues; use another name, \
                      or remove it with `ip link delete {name}`",
                     kind.name()
                 ),
@@ -511,7 +511,7 @@ mod tests {
             assert!(command("ip", "link show tap0").contains("tap0"));
             drop(crate::open("tap:tap0", &options).unwrap());
             let error = crate::open("tap:lo", &options).err().unwrap().to_string();
-            assert!(error.contains("is no TAP device with several queues"), "{error}");
+            assert!(error.contains("is not a TAP device with several queues"), "{error}");
             assert_eq!(numbered_frame(0, 60)[12..14], TEST_ETHERTYPE);
         });
     }

@@ -176,7 +176,7 @@ impl OtherProcess {
     }
 }
 
-/// Another network namespace, with a thread in it that does what it is told; both go with the value.
+/// Another network namespace, with a thread in it that runs closures; both go with the value.
 pub(crate) struct Elsewhere {
     thread: Option<std::thread::JoinHandle<()>>,
     orders: Option<std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>>,

@@ -63,9 +63,12 @@ use ports::DriverDoc;
 
 A demo, benches, a traffic generator, plans and simulations of clusters: brickway-lab --help
 
-Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
-3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, top, monitor, set, reload, flows, capture, trace, profile).",
+Exit codes:
+  0  done
+  1  the configuration or the machine does not allow it
+  2  wrong usage
+  3  a check failed (show drift) or a restart is needed (reload)
+  4  no router answers (show, top, monitor, set, reload, flows, capture, trace, profile)",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -97,7 +100,7 @@ enum Command {
     Cluster(cluster::ClusterArguments),
     /// Run a configuration as the program `click` does, with its command line
     Click(click::ClickArguments),
-    /// Check a configuration: mistakes, elements, connections; nothing is opened
+    /// Check a configuration without opening ports: mistakes, elements, connections
     Check(check::CheckArguments),
     /// Find what keeps this machine from routing well, and put it right
     Doctor(doctor::DoctorArguments),
@@ -265,5 +268,10 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn help_follows_the_rules_of_english() {
+        assert_eq!(testbed::prose::in_command(&super::command()), Vec::new());
     }
 }

@@ -82,12 +82,12 @@ pub fn globals(registry: &Registry, text: &str) -> Globals {
 /// What Click says behind what is wrong with elements.
 pub const NOT_INITIALIZED: &str = "Router could not be initialized!";
 
-/// How mistakes and warnings are told.
+/// How mistakes and warnings are reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
     /// In Click's words only: no line of the configuration, no help.
     pub plain: bool,
-    /// Whether warnings are told at all.
+    /// Whether warnings are reported at all.
     pub warnings: bool,
 }
 

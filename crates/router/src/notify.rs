@@ -48,12 +48,12 @@ impl Notify {
 
     fn send(&self, lines: &str) {
         if let Some((datagrams, address)) = &self.manager {
-            // See the top: a manager that does not take it is no reason to stop.
+            // See the top: a manager that does not take it is not a reason to stop.
             let _ = datagrams.send_to_addr(lines.as_bytes(), address);
         }
     }
 
-    /// The router forwards; `status` says so to people who ask `systemctl status`. Also ends a reload.
+    /// The router forwards; `systemctl status` prints `status`. Also ends a reload.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }

@@ -113,7 +113,7 @@ fn files_that_are_not_there() {
     let said = brickway(&["run", "/no/such/router.click"]);
     assert_eq!(said.code, 1);
     assert!(said.err.contains("No such file"), "{}", said.err);
-    // A folder, and bytes that are no text.
+    // A folder, and bytes that are not text.
     assert_eq!(brickway(&["check", "/tmp"]).code, 1);
     let said = brickway(&["check", env!("CARGO_BIN_EXE_brickway")]);
     assert_eq!(said.code, 1);

@@ -366,7 +366,7 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     let (_, text) = ask("show route 192.0.2.7");
     assert!(text.contains("prohibit (a policy rule)"), "{text}");
     let (_, text) = ask("show route 203.0.113.9");
-    assert!(text.contains("Linux decides (a policy rule"), "{text}");
+    assert!(text.contains("punted (a policy rule"), "{text}");
     let (_, text) = ask("show route 203.0.113.9 --iif eth9");
     assert!(text.contains("'eth9': not a port of this router; its ports are eth1, eth2"), "{text}");
     for table in ["ports", "queues"] {

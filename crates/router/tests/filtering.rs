@@ -128,7 +128,7 @@ impl Ledger {
 
     /// Notes a frame before it is sent by the host behind the port of this number, from 1.
     fn note(&mut self, frame: &[u8], input: usize) {
-        // What is no IP packet to a host must not come out as one.
+        // What is not an IP packet to a host must not come out as one.
         let Some(seen) = packet_of(frame, ROUTER[input - 1]) else { return };
         let is_permitted = self.policy.permits(&seen, input);
         let place = &mut self.sent[usize::from(seen.is_ipv6)];

@@ -499,8 +499,8 @@ worker  busy  since start  packets  cycles/packet  receive queues
         (
             "queues",
             "\
-queue       worker  packets    bytes  lost  shared with, reasons of losses
-eth1:0  rx       0    1,000  64.00 k     3  worker 0, worker 1, no free frame 3
+queue       worker  packets    bytes  dropped  shared with, reasons of drops
+eth1:0  rx       0    1,000  64.00 k        3  worker 0, worker 1, no free frame 3
 ",
         ),
         (
@@ -576,9 +576,9 @@ netlink    254  IPv6             5     5  byte24            0
             "\
 cluster 'rb4', mesh(2), 2 nodes; 'b' leads; 'a' answers
 
-node  role        state   links  lag  input  routed  output  direct  balanced  moved
-a     edge+route  member      -    0  25.0%   25.0%       -   90.0%     10.0%   0.0%
-b     edge+route  leads       -    0  75.0%   75.0%       -   90.0%     10.0%   0.0%
+node  role        state   links  lag  input  routed  output  direct  balanced  flowlets moved
+a     edge+route  member      -    0  25.0%   25.0%       -   90.0%     10.0%            0.0%
+b     edge+route  leads       -    0  75.0%   75.0%       -   90.0%     10.0%            0.0%
 
 evenness, most loaded node over mean, 1.00 is even: input 1.50 (b), routed 1.50 (b)
 
@@ -661,13 +661,13 @@ fn a_column_that_is_not_there_is_answered_with_those_that_are() {
 #[test]
 fn changes_of_routes_are_read_in_time_and_say_how_far_back_they_reach() {
     let expected = "\
-time                     route              change        packets went           by
-2026-11-27 03:12:01.123  10.2.0.0/16        added         via 10.0.0.1 dev eth1  proto static netlink
-2026-11-27 03:12:02.123  10.2.0.0/16        changed from  via 10.0.0.1 dev eth1  proto static netlink
-                                            to            via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
-2026-11-27 03:12:03.123  next-hop object 7  changed from  via 10.0.0.1 dev eth1  netlink
-                                            to            via 10.0.1.1 dev eth2  netlink
-2026-11-27 03:12:04.123  10.2.0.0/16        removed       via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
+time                     route          change        packets went           by
+2026-11-27 03:12:01.123  10.2.0.0/16    added         via 10.0.0.1 dev eth1  proto static netlink
+2026-11-27 03:12:02.123  10.2.0.0/16    changed from  via 10.0.0.1 dev eth1  proto static netlink
+                                        to            via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
+2026-11-27 03:12:03.123  next-hop id 7  changed from  via 10.0.0.1 dev eth1  netlink
+                                        to            via 10.0.1.1 dev eth2  netlink
+2026-11-27 03:12:04.123  10.2.0.0/16    removed       via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
 All changes since the router began (2026-11-26 22:01:13.000) are kept: 65,536
 ";
     assert_eq!(shown("changes"), expected);

@@ -134,7 +134,7 @@ fn a_vlan_is_a_port(driver: &str) {
     let (_, text) = network.run("v", "ip neigh show 10.0.100.1");
     assert!(text.contains("lladdr 02:00:00:00:01:99"), "{text}");
 
-    // Nobody forwards what comes in a VLAN that is no port, though it looks like the untagged host's.
+    // Nobody forwards what comes in a VLAN that is not a port, though it looks like the untagged host's.
     let before = requests_received(&network, "b");
     network.ip("x", "neigh replace 10.0.1.1 lladdr 02:00:00:00:01:99 dev x0 nud permanent");
     let (_, text) = network.run("x", "ping -n -c 3 -i 0.1 -W 0.3 10.0.2.2");

@@ -309,7 +309,7 @@ fn made_up_cluster(nodes: usize, mark: &str) -> String {
                 kind: 'node', node: name(at), number: at, role: 'edge+route', weight: 1, is_reached: isReached,
                 state: isReached ? (at === 0 ? 'leads' : 'member') : 'away', leads: at === 0, lag: isReached ? 0 : null,
                 counted_at: second, input: moved, routed: each * second, output: moved, direct: 9 * second, direct_bytes: 90 * second,
-                balanced: second, balanced_bytes: 10 * second, moved: 3, without_room: 0, links,
+                balanced: second, balanced_bytes: 10 * second, moved: 3, link_full: 0, links,
             };
         });
         const head = { kind: 'cluster', name: 'made up', topology: `mesh(${count})`, nodes: count, here: name(1), leader: name(0), problem: null };
@@ -436,9 +436,10 @@ fn a_map_of_the_cluster_has_the_numbers_of_the_metrics_and_shows_who_died() {
     let events =
         "[...document.querySelectorAll('#cluster-events tbody tr')].map((row) => row.cells[1].textContent)";
     browser.wait_for(&format!("{events}.includes(\"{gone}\")"));
-    browser.wait_for(&format!("{events}.includes(\"node '{dies}' is no member any more\")"));
-    let order =
-        format!("{events}.indexOf(\"node '{dies}' is no member any more\") < {events}.indexOf(\"{gone}\")");
+    browser.wait_for(&format!("{events}.includes(\"node '{dies}' is not a member any more\")"));
+    let order = format!(
+        "{events}.indexOf(\"node '{dies}' is not a member any more\") < {events}.indexOf(\"{gone}\")"
+    );
     assert_eq!(browser.value(&order), true, "the newest comes first: {}", browser.value(events));
     cluster.start(&dies);
     browser.wait_for("document.querySelectorAll('.server.gone').length === 0");

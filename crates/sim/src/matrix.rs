@@ -172,12 +172,12 @@ impl Rows {
     }
 }
 
-/// Why a text is no matrix.
+/// Why a text is not a matrix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MatrixError {
     /// A word that is neither a name nor a number.
     #[error(
-        "line {line}: '{word}' is no number; a matrix is a line of shares of R for each input node, a number for each \
+        "line {line}: '{word}' is not a number; expected a line of shares of R for each input node, a number for each \
          output node, or one of uniform, others, permutation, hot-spot, next and adversarial"
     )]
     Word {

@@ -2,7 +2,7 @@
 
 use crate::histogram::Histogram;
 
-/// What was measured between the end of the warm-up and the end; where it says so, from the start.
+/// What was measured between the end of the warm-up and the end; where that is documented, from the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// How long was measured.
@@ -21,7 +21,7 @@ pub struct Report {
     /// Packets that left the path of their flow, because it had no room or had died.
     pub moved: u64,
     /// Packets that were sent although no link had room.
-    pub without_room: u64,
+    pub link_full: u64,
     /// How busy the links were, each way for itself, as shares of their rate.
     pub links: Use,
     /// Packets lost.

@@ -314,7 +314,7 @@ impl Scenario {
     /// Whether it can be simulated.
     ///
     /// # Errors
-    /// [`ScenarioError`] names what cannot be, and what would be right.
+    /// [`ScenarioError`] names what cannot be, and what was expected.
     pub fn check(&self) -> Result<(), ScenarioError> {
         self.checked().map(|_| ())
     }

@@ -20,7 +20,7 @@ pub struct DocumentedCommand {
     pub is_whole: bool,
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

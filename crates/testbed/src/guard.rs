@@ -29,7 +29,7 @@ pub fn is_root() -> bool {
     true
 }
 
-/// Returns whether the kernel has ESP; where it has not, says so, and the test ends without a result. To be called as root.
+/// Returns whether the kernel has ESP; where it has not, prints that, and the test ends without a result. To be called as root.
 ///
 /// # Panics
 ///

@@ -13,6 +13,7 @@
 //! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
 //! | `ipv4`, `ipv6` | packets |
 //! | `documents` | the project's pages: their links, and the commands in them |
+//! | `prose` | the project's English: rules for pages, help texts, comments and messages |
 //! | `../vm` | a virtual machine with Debian's kernel, for what the kernel at hand lacks |
 
 pub mod documents;
@@ -23,6 +24,7 @@ pub mod ipv6;
 mod namespace;
 mod network;
 mod program;
+pub mod prose;
 mod running;
 mod wait;
 

@@ -115,7 +115,7 @@ impl Network {
         count
     }
 
-    /// Starts a program in a namespace that runs until it is told to stop.
+    /// Starts a program in a namespace that runs until it is stopped.
     pub fn start(&self, label: &str, command: &str) -> Running {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

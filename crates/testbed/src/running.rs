@@ -1,4 +1,4 @@
-//! Programs that run until they are told to stop.
+//! Programs that run until they are stopped.
 
 use std::fs::File;
 use std::path::PathBuf;

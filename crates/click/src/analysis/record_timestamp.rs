@@ -57,7 +57,7 @@ pub(super) fn number_in(packet: &Packet, offset: usize) -> Option<u64> {
 }
 
 fn arguments(arguments: &mut Arguments) -> Result<(usize, Option<usize>), ConfigError> {
-    // A word of one letter is no keyword for other elements.
+    // A word of one letter is not a keyword for other elements.
     arguments.rewrite_positional(|text| Some(text.strip_prefix("N ")?.trim().to_owned()));
     let count: u32 = arguments.optional("N")?.unwrap_or(65_536);
     let offset: i32 = arguments.keyword_or("OFFSET", DEFAULT_OFFSET as i32)?;

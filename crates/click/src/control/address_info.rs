@@ -36,7 +36,7 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    // A name in capitals is no keyword here.
+    // A name in capitals is not a keyword here.
     for argument in split_arguments(setup.config()) {
         let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
         if words.len() < 2 {
@@ -55,7 +55,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
                 || names::is_interface(word)
         };
         let wrong = words.iter().skip(1).filter(|word| !is_address(word));
-        problems.extend(wrong.map(|word| format!("'{word}' is no IP, IPv6 or Ethernet address")));
+        problems.extend(wrong.map(|word| format!("'{word}' is not an IP, IPv6 or Ethernet address")));
     }
     if problems.is_empty() { Ok(Box::new(AddressInfo)) } else { Err(problems.into()) }
 }
@@ -93,7 +93,7 @@ mod tests {
         let error = configure(&CLASS, "a, b 10.0.0.1 nonsense").unwrap_err();
         assert_eq!(
             error,
-            ["expected 'NAME ADDRESS...', got 'a'", "'nonsense' is no IP, IPv6 or Ethernet address"]
+            ["expected 'NAME ADDRESS...', got 'a'", "'nonsense' is not an IP, IPv6 or Ethernet address"]
         );
     }
 }

@@ -5,7 +5,7 @@
 //! sends the messages of elements to other programs over a socket
 //!
 //! =d
-//! TYPE, PORT, FILENAME, LOCALHOST and ADDRESS are as for ControlSocket: this host only, unless asked otherwise. Whoever connects reads the line
+//! TYPE, PORT, FILENAME, LOCALHOST and ADDRESS are as for ControlSocket: this host only, unless asked otherwise. Every client reads the line
 //! C<Click::ChatterSocket/1.0> (none with GREETING false), and from then on each message, such as those of Print. Who does not
 //! read them fast enough loses the connection.
 //!

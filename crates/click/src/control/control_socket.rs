@@ -6,7 +6,7 @@
 //! lets other programs read and write handlers over a socket
 //!
 //! =d
-//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. Whoever can connect can read
+//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. A client that can connect can read
 //! and write every handler, and with that stop the router: READONLY true refuses to write. A TCP socket takes connections
 //! of this host only, at 127.0.0.1. LOCALHOST false listens on all IPv4 addresses, ADDRESS on the one it names.
 //!
@@ -204,7 +204,7 @@ impl Conversation<'_> {
             if bytes.len() as u64 > MOST_LINE {
                 return Ok(Some(None));
             }
-            // The second half of a CR LF makes an empty line, which is no command; before data it is skipped there.
+            // The second half of a CR LF makes an empty line, which is not a command; before data it is skipped there.
             if end.is_some() || (is_last && !bytes.is_empty()) {
                 return Ok(Some(Some(String::from_utf8_lossy(&bytes).into_owned())));
             }

@@ -21,7 +21,7 @@ pub(crate) static CLASS: Class =
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    // A name in capitals is no keyword here.
+    // A name in capitals is not a keyword here.
     for argument in split_arguments(setup.config()) {
         let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
         let end = words.iter().position(|word| word.starts_with('#')).unwrap_or(words.len());
@@ -39,7 +39,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         let is_alias = |word: &str| word.starts_with(|c: char| c.is_ascii_alphabetic());
         let has_port = words.iter().skip(1).any(|word| is_port(word));
         let wrong = words.iter().skip(1).filter(|word| !(is_port(word) || (has_port && is_alias(word))));
-        problems.extend(wrong.map(|word| format!("'{word}' is no port, such as 80 or 80/tcp")));
+        problems
+            .extend(wrong.map(|word| format!("'{word}' is not a port; expected one such as 80 or 80/tcp")));
     }
     if problems.is_empty() { Ok(Box::new(PortInfo)) } else { Err(problems.into()) }
 }
@@ -64,6 +65,9 @@ mod tests {
     #[test]
     fn mistakes() {
         let error = configure(&CLASS, "a, b 80/sctp").unwrap_err();
-        assert_eq!(error, ["expected 'NAME PORT', got 'a'", "'80/sctp' is no port, such as 80 or 80/tcp"]);
+        assert_eq!(
+            error,
+            ["expected 'NAME PORT', got 'a'", "'80/sctp' is not a port; expected one such as 80 or 80/tcp"]
+        );
     }
 }

@@ -23,7 +23,7 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    // A name in capitals is no keyword here.
+    // A name in capitals is not a keyword here.
     for argument in split_arguments(setup.config()) {
         match split_words(&argument).as_slice() {
             [element, number] if f64::from_argument(number).is_some_and(|number| number >= 0.0) => {

@@ -177,7 +177,7 @@ impl Endpoint {
         })
     }
 
-    /// Takes a connection that waits, if `may` says so of its address; the line, and whose it is.
+    /// Takes a waiting connection, if `may` permits its address. Returns the line, and its peer.
     pub(super) fn accept(
         &self,
         may: impl FnOnce(Ipv4Addr) -> bool,

@@ -11,7 +11,7 @@
 //! TYPE is TCP or UDP, with an address and a port, or UNIX or UNIX_DGRAM, with a file. A stream (TCP, UNIX) has no borders between
 //! packets: what comes at once is one packet.
 //!
-//! A server waits at the address or file; of streams it serves one client at a time, and answers to datagrams go to whoever sent the
+//! A server waits at the address or file; of streams it serves one client at a time, and answers to datagrams go to the sender of the
 //! last one. A client goes to it: one with LOCALIP and LOCALPORT, or LOCALFILENAME, from there. A UDP client with the IP 0.0.0.0
 //! sends every packet to the packet's own destination annotation.
 //!
@@ -49,7 +49,7 @@
 //!
 //! =item VERBOSE
 //!
-//! Boolean. Whether connections that come and go are told. False by default.
+//! Boolean. Whether opened and closed connections are reported. False by default.
 //!
 //! =back
 //!

@@ -14,7 +14,7 @@
 //! worker has all receive queues of the port and processes their packets), ToDevice and its kin (the worker sends what all
 //! workers have for the port), Pipeliner, and the sources RatedSource, TimedSource, FromDump and FastUDPSource (they work on
 //! one worker only, the first unless bound). A router with fewer workers than THREAD says begins again at the first, and
-//! says so.
+//! reports it.
 //!
 //! =e
 //! One worker receives and processes, another sends:

@@ -7,7 +7,7 @@ use packet::wire::ethernet::{EtherType, Ethernet, EthernetRepr, MacAddr};
 /// Octets of an Ethernet header and the ARP packet behind it.
 pub(super) const FRAME_LEN: usize = EthernetRepr::LEN + ArpRepr::LEN;
 
-/// Why a frame is no ARP packet, if its Ethernet header says so.
+/// Why a frame is not an ARP packet, though its Ethernet header announces one.
 pub(super) const NOT_ARP: &str = "not an ARP packet";
 
 /// Reads the ARP packet in `frame`; the error is the reason to drop it.

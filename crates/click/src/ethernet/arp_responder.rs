@@ -15,7 +15,7 @@
 //!
 //! The answer is made of the request: it goes back by the same port, and its other annotations stay.
 //!
-//! Dropped packets are counted as "ARP request for another address", "ARP packet is no request", "ARP announcement", "ARP
+//! Dropped packets are counted as "ARP request for another address", "ARP packet is not a request", "ARP announcement", "ARP
 //! sender is not a unicast address", "not an ARP packet", or by what is wrong with the ARP packet.
 //!
 //! Different from Click: the address lengths in the packet are checked, and announcements are not answered; names (AddressInfo)
@@ -55,7 +55,7 @@ impl Answer for Arp {
     fn answer(owners: &AddressOwners, packet: &mut Packet) -> Result<(), &'static str> {
         let request = arp_frame::parse(packet.data())?;
         if request.operation != ArpOperation::REQUEST {
-            return Err("ARP packet is no request");
+            return Err("ARP packet is not a request");
         }
         if request.sender_mac.is_multicast() || request.sender_mac == MacAddr::ZERO {
             return Err("ARP sender is not a unicast address");
@@ -114,7 +114,7 @@ mod tests {
         assert!(bench.taken("out0").is_empty());
         for reason in [
             "ARP request for another address",
-            "ARP packet is no request",
+            "ARP packet is not a request",
             "ARP announcement",
             "ARP sender is not a unicast address",
             "truncated ARP packet",

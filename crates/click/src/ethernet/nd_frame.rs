@@ -15,7 +15,7 @@ const MESSAGE_LEN: usize = 32;
 /// Octets of a frame that carries it.
 pub const FRAME_LEN: usize = EthernetRepr::LEN + Ipv6Repr::LEN + MESSAGE_LEN;
 
-/// Why a frame is no such message, if its headers say so.
+/// Why a frame is not such a message, though its headers announce one.
 pub const NOT_ND: &str = "not a neighbour discovery message";
 
 /// A message and the addresses it travels with.
@@ -48,7 +48,7 @@ impl NdFrame {
         }
         let ipv6 = Ipv6::new_checked(ethernet.payload()).map_err(WireError::reason)?;
         ipv6::check_header(ipv6.bytes()).map_err(WireError::reason)?;
-        // Fragments are no neighbour discovery either (RFC 6980, 5), and nobody sends it with other extension
+        // Fragments are not neighbour discovery either (RFC 6980, 5), and nobody sends it with other extension
         // headers.
         if ipv6.next_header() != IpProtocol::ICMPV6 {
             return Err(NOT_ND);

@@ -23,7 +23,7 @@ pub(super) const QUERY_INTERVAL_NS: u64 = 1_000_000_000;
 /// How long an address that does not answer is remembered after the last query for it.
 const SILENT_NS: u64 = 4 * QUERY_INTERVAL_NS;
 
-/// Changes that are told one by one; a copy that is further behind reads the whole table.
+/// Changes that are passed on one by one; a copy that is further behind reads the whole table.
 const MOST_CHANGES: usize = 256;
 
 /// What the configuration says of a table.
@@ -372,7 +372,7 @@ impl<A: Address> NeighbourTable<A> {
     }
 
     /// Tells all that changed since generation `seen`: `begin_anew` first if that is the whole table, then
-    /// each address with what is known of it. Returns the generation that is told.
+    /// each address with what is known of it. Returns the generation that is reached.
     pub(super) fn catch_up<T>(
         &self,
         seen: u64,

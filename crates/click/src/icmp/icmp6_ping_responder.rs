@@ -10,7 +10,7 @@
 //! the request's, the paint too, so that what goes to a link-local address can be sent where the request came
 //! from. All other packets leave by output 1 if that is connected and are dropped otherwise.
 //!
-//! Requests with extension headers, and those to a group or from an address that is no host's, are not
+//! Requests with extension headers, and those to a group or from an address that is not a host's, are not
 //! answered. Click has no such element; it is made like ICMPPingResponder.
 //!
 //! Drop reasons: not an ICMPv6 echo request.

@@ -17,7 +17,7 @@
 //! ICMP identifier, 0 by default; sent in network byte order.
 //!
 //! =item LIMIT
-//! how many requests to send; negative, as by default, is no limit.
+//! how many requests to send; negative, as by default, is not a limit.
 //!
 //! =item DATA
 //! data of the requests, none by default.

@@ -232,7 +232,7 @@ impl Assembly {
         self.has_first && self.has_last && self.present == self.payload_len().div_ceil(8)
     }
 
-    /// The packet as it is, with a header that says so.
+    /// Returns the packet as it is, with a header for it.
     fn finish(mut self) -> Packet {
         let header_len = self.front - self.network;
         let total = self.packet.len() - self.network;

@@ -7,7 +7,7 @@
 //! =d
 //! Prints a line for each packet whose IPv6 header is marked, and passes it on: LABEL, if there is one, the addresses, payload
 //! length, next header and hop limit. With CONTENTS true the first NBYTES bytes (1500 by default) of the packet follow in
-//! hexadecimal. Of a packet without a whole header it says so. With ACTIVE false it prints nothing.
+//! hexadecimal. It reports a packet without a whole header. With ACTIVE false it prints nothing.
 //!
 //! It formats text for every packet: not for the fast path.
 //!

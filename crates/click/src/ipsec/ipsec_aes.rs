@@ -10,7 +10,7 @@
 //! ENCRYPT_KEY of the association, 128 bits.
 //!
 //! The mode is Click's: as in CBC each block depends on the one before, but by its first 8 bytes only, and for the first block
-//! these are the IV. If half a block is left over the first 8 bytes of the digest are encrypted with it.
+//! these are the IV. If half a block remains, the first 8 bytes of the digest are encrypted with it.
 //!
 //! Drop reasons: IPsec: no association; ESP: truncated.
 //!

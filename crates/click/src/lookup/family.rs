@@ -40,7 +40,7 @@ impl RouteFamily for u32 {
         let mut count = 0;
         for part in text.split('.') {
             let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-            // A leading zero means octal to some programs and nothing to others: it is no number here.
+            // A leading zero means octal to some programs and nothing to others: it is not a number here.
             let clear = digits && (part.len() == 1 || !part.starts_with('0'));
             *octets.get_mut(count).filter(|_| clear)? = part.parse().ok()?;
             count += 1;

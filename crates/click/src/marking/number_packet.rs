@@ -7,7 +7,7 @@
 //! =d
 //! Writes a number of 8 bytes, in the byte order of the machine, OFFSET bytes into each packet (40 by default). The first is 0,
 //! and each is one more than the one before, over all workers. A packet that is too short gets bytes at its end; if its IP header
-//! is marked, that says so afterwards. One without room is dropped and counted as "no tail room".
+//! is marked, its length is updated. One without room is dropped and counted as "no tail room".
 //!
 //! =a SetTimestamp, Pad
 

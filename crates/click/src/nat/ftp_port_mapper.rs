@@ -24,7 +24,7 @@
 //!
 //! =item *
 //!
-//! as the command's length may change, CONTROL_REWRITER is told to shift later sequence numbers of the connection.
+//! As the command's length may change, CONTROL_REWRITER shifts later sequence numbers of the connection.
 //!
 //! =back
 //!

@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Says of a pattern that this class cannot use what would be right.
+    /// Returns what was expected instead of a pattern that this class cannot use.
     pub(super) fn accepts(self, pattern: &Pattern) -> Result<(), String> {
         match self {
             Self::Address if pattern.has_ports() || pattern.has_destination() => {

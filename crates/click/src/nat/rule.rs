@@ -137,7 +137,7 @@ impl Reader {
             },
             _ => {
                 return Err(format!(
-                    "'{text}' is no rule: expected drop, pass OUTPUT, keep FOUTPUT ROUTPUT, \
+                    "'{text}' is not a rule; expected drop, pass OUTPUT, keep FOUTPUT ROUTPUT, \
                      pattern PATTERN FOUTPUT ROUTPUT or the name of an IP mapper"
                 ));
             }

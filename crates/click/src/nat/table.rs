@@ -426,7 +426,7 @@ impl Table {
         self.hosts.remove(host);
     }
 
-    /// Removes the flows for which `which` says so. Looks at all: for handlers.
+    /// Removes the flows that `which` selects. Looks at all: for handlers.
     pub(super) fn remove_if(&mut self, which: impl Fn(&Flow) -> bool) {
         for number in 0..self.flows.len() as u32 {
             if self.get(number).is_some_and(&which) {

@@ -27,7 +27,7 @@ impl Model {
         (if guarantee == 0 { timeout } else { guarantee } / 16).clamp(1, COARSE_NS)
     }
 
-    /// When a flow would go: at which time its expiry is. Flows of one class are told apart by nothing else.
+    /// When a flow would go: at which time its expiry is. Flows of one class are distinguished by nothing else.
     fn victim_expiry(&self, now: u64) -> Option<u64> {
         let times = |(_, class, used): &(Flow, u8, u64)| {
             let (guarantee, timeout) = self.classes[usize::from(*class)];

@@ -18,7 +18,7 @@ pub(crate) struct QueueLength {
 }
 
 impl QueueLength {
-    /// That of the queue `name` in the graph's copy `copy`; whoever asks first makes it.
+    /// That of the queue `name` in the graph's copy `copy`; the first caller makes it.
     pub(crate) fn of(shared: &Shared, name: &str, copy: usize) -> Arc<Self> {
         match shared.get_or_make(&format!("queue:{name}:{copy}"), || Ok::<_, Infallible>(Self::default())) {
             Ok(length) => length,

@@ -7,7 +7,7 @@
 //! =d
 //! Packets pushed into it wait, in order, until they are pulled. It holds up to CAPACITY packets (1,000 by default); one
 //! that finds no room goes out by output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
-//! The first time that happens it says so.
+//! It reports the first time.
 //!
 //! It wakes tasks downstream when it gets packets, so that these can sleep while it is empty, and lets sources
 //! upstream (C<InfiniteSource>) wait while it is full.
@@ -26,7 +26,7 @@
 //! stores packets; tells nobody
 //!
 //! =d
-//! A C<Queue> that does not wake tasks downstream: whoever pulls from it has to come and look. Use Queue.
+//! A C<Queue> that does not wake tasks downstream: an element that pulls from it has to poll. Use Queue.
 //!
 //! =a Queue, FrontDropQueue
 //!

@@ -1,6 +1,6 @@
 //! The one element behind Queue, SimpleQueue, FrontDropQueue, MixedQueue and Click's other names for them: a ring of packets,
 //! its counts and its handlers.
-//! The classes differ in which packet goes when there is no room, and in whether tasks downstream are told.
+//! The classes differ in which packet goes when there is no room, and in whether tasks downstream are woken.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@
 //! upstream. When it was pulled too seldom it catches up, but what is more than a second behind is forgotten.
 //! A RATE of 0 lets nothing pass.
 //!
-//! With a second output, whoever pulls that gets packets while output 0 would not give any: the traffic beyond
+//! With a second output, an element that pulls it gets packets while output 0 would not give any: the traffic beyond
 //! the rate.
 //!
 //! Different from Click: the rate is that of the router, shared by all workers.
@@ -30,7 +30,7 @@
 //! packets. A packet passes when anything is left of the allowance, so the longest packet may run ahead of it;
 //! that is made up for before the next one passes.
 //!
-//! With a second output, whoever pulls that gets packets while output 0 would not give any.
+//! With a second output, an element that pulls it gets packets while output 0 would not give any.
 //!
 //! Different from Click: the bandwidth is that of the router, shared by all workers.
 //!

@@ -27,7 +27,7 @@ pub(crate) trait Unit: Send + 'static {
     /// The tokens that a batch costs.
     fn cost(batch: &Batch) -> u64;
 
-    /// Pulls packets behind those of `batch`, so many as surely fit what the bucket allows now and one at least, until there are `max`.
+    /// Pulls packets behind those of `batch`, as many as surely fit what the bucket allows now and one at least, until there are `max`.
     /// Returns whether it allows any.
     fn pull_some(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool;
 

@@ -69,7 +69,7 @@
 //! what a C<!flowid> line would say. DEFAULT_FLOWID is the same.
 //!
 //! =item ALLOW_NONEXISTENT
-//! boolean: a file that is not there, or empty, is no mistake. False by default.
+//! boolean: a file that is not there, or empty, is not a mistake. False by default.
 //!
 //! =item DATA
 //! the text of the dump itself, instead of FILENAME.
@@ -363,7 +363,7 @@ impl FromIPSummaryDump {
         (due > cx.now_ns()).then_some(due)
     }
 
-    /// Tells whoever moves the packets that there are some.
+    /// Wakes the tasks that move the packets.
     fn go_on(&self, cx: &mut Context) {
         let works = self.active && !self.ended();
         if self.pulled {

@@ -73,7 +73,7 @@ pub(super) fn print_numbers(out: &mut String, option: &Split<'_>) -> Option<bool
     Some(true)
 }
 
-/// Reads options, each by `one`, which adds its bytes. Empty text and a dot are no options.
+/// Reads options, each by `one`, which adds its bytes. Empty text and a dot are not options.
 pub(super) fn read(
     text: &str,
     mut one: impl FnMut(&mut Cursor<'_>, &mut Vec<u8>) -> Option<()>,

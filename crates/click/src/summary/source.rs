@@ -56,7 +56,7 @@ impl Source {
         Self::new(Box::new(Cursor::new(text.into_bytes())))
     }
 
-    /// Reads the next line into `line`, without its end; false at the end of the file. Bytes that are no UTF-8 text are
+    /// Reads the next line into `line`, without its end; false at the end of the file. Bytes that are not UTF-8 text are
     /// replaced.
     pub(super) fn read_line(&mut self, line: &mut String) -> std::io::Result<bool> {
         self.bytes.clear();

@@ -9,7 +9,7 @@
 //! connected; in a pull path they come from input 1 instead, if that is. Packets of input 1 always leave by output 0, so that the
 //! other way can lead back here.
 //!
-//! Whoever pulls from output 1 gets what input 0 has.
+//! A pull from output 1 is a pull from input 0.
 //!
 //! Different from Click: INLINE means nothing here: packets always go through it, which costs some ten cycles a batch.
 //!

@@ -239,7 +239,7 @@ pub enum Level {
     /// What an operator wants to find in the log.
     #[default]
     Info,
-    /// Much more, for whoever looks for a mistake.
+    /// Much more, to find a mistake.
     Debug,
 }
 
@@ -426,7 +426,7 @@ impl Request {
     /// Reads a line, with or without its end.
     ///
     /// # Errors
-    /// Says what is wrong with it and what would be right.
+    /// Says what is wrong with it and what was expected.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         const EXAMPLE: &str = "a request is one line such as {\"version\":1,\"show\":\"ports\"}";
         let mut object: Map<String, Value> = serde_json::from_slice(line)

@@ -112,7 +112,7 @@ pub struct LookupRow {
     /// The address asked for.
     #[schema(value_type = String)]
     pub address: IpAddr,
-    /// The table that says so.
+    /// The table with this neighbour.
     pub table: u32,
     /// The route with the longest prefix; none if there is no route.
     pub route: Option<RouteRow>,
@@ -243,8 +243,8 @@ pub struct QueueRow {
     pub packets: u64,
     /// Their bytes, with the Ethernet header, without the frame check sequence.
     pub bytes: u64,
-    /// Packets that the driver lost, by reason.
-    pub lost: Vec<(String, u64)>,
+    /// Packets that the driver dropped, by reason.
+    pub dropped: Vec<(String, u64)>,
     /// Of a receive queue: the workers that process its packets, when not the one that polls it alone.
     pub shared_with: Vec<usize>,
 }
@@ -424,7 +424,7 @@ pub enum ClusterRow {
         topology: String,
         /// How many nodes it has, whether they are there or not. 64 of them have rows.
         nodes: usize,
-        /// The node that says so.
+        /// The node that answers.
         here: String,
         /// Who leads, as far as that node knows.
         leader: Option<String>,
@@ -489,8 +489,8 @@ pub struct ClusterNodeRow {
     pub balanced_bytes: u64,
     /// Flowlets moved: packets that left the path of the packet of their flow before them.
     pub moved: u64,
-    /// Packets that it sent although no link had room.
-    pub without_room: u64,
+    /// Link full: packets that it sent although no link had room.
+    pub link_full: u64,
     /// Its links.
     pub links: Vec<ClusterLinkRow>,
 }

@@ -9,7 +9,7 @@
 //! A router that was killed leaves its socket's file. Nobody accepts there any more, so connecting is
 //! refused, and the file is replaced. If somebody does accept, another router is running. Access is by the
 //! file's mode, 0660, which is set before the socket listens, so that there is no moment in which others can
-//! connect. The kernel then compares all groups of whoever connects with the file's.
+//! connect. The kernel then compares all groups of the client with the file's.
 //!
 //! Those who may only look have a socket of their own beside it ([`reading_path`]), with connections of its own, so that they
 //! keep nobody out who may do more.
@@ -87,8 +87,8 @@ pub enum ServerError {
         /// `process NUMBER`.
         process: String,
     },
-    /// There is a file that is no socket.
-    #[error("'{}' is no socket; remove it, or give the router another path for its socket", .0.display())]
+    /// There is a file that is not a socket.
+    #[error("'{}' is not a socket; remove it, or give the router another path for its socket", .0.display())]
     NoSocket(PathBuf),
     /// No such group.
     #[error("there is no group '{0}' in /etc/group; its number will do too")]
@@ -110,7 +110,7 @@ pub enum ServerError {
 pub enum Unanswered {
     /// The client is gone, or takes nothing.
     ClientGone,
-    /// The reason, which the client is told: what is wrong, and what would be right.
+    /// The reason, which the client gets: what is wrong, and what was expected.
     Refused(String),
     /// Options of the settings file that cannot change while the router runs; nothing was changed.
     NeedsRestart(Vec<String>),
@@ -145,7 +145,7 @@ impl From<&str> for Unanswered {
 /// What the server asks: the router.
 pub trait Backend: Send + Sync + 'static {
     /// Answers a request with rows of the kind that [`Show`](super::Show) and [`Action`](super::Action) name.
-    /// The filter need not be applied, but whoever has many rows saves work by doing so.
+    /// The filter need not be applied, but a table with many rows saves work by doing so.
     ///
     /// It is called by a thread of the server, several at a time. [`Rows::send`] may take seconds when the
     /// client is slow, so no lock may be held, and no thread kept waiting, across it: collect some hundred
@@ -599,7 +599,7 @@ enum Received {
     Complete,
     /// Longer than [`LONGEST_LINE`].
     TooLong,
-    /// The client sends no more; half a line is no request.
+    /// The client sends no more; half a line is not a request.
     End,
 }
 

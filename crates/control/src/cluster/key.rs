@@ -110,7 +110,7 @@ pub enum KeyFileError {
         path: PathBuf,
         /// Who can.
         problem: String,
-        /// What would be right.
+        /// What was expected.
         expected: String,
     },
     /// It holds something else.

@@ -36,7 +36,7 @@ struct Space {
     /// The lowest that was never used.
     next: u32,
     free: Vec<u32>,
-    /// Given up, with the place in the log that says so, if it stands there already.
+    /// Given up, with its place in the log, if it stands there already.
     resting: VecDeque<(Option<u64>, u32)>,
 }
 
@@ -94,7 +94,7 @@ impl Labels {
         true
     }
 
-    /// The last leader gave this label; its users are told after it.
+    /// The last leader gave this label; its users follow in the log.
     pub(super) fn replay(&mut self, port: u8, node: u16, mac: [u8; 6], label: u32) {
         self.replay_given(node, label.saturating_add(FAMILIES));
         self.used.insert((port, mac), Used { node, label, users: 0 });

@@ -259,7 +259,7 @@ fn lowest_acknowledged(common: &Common, options: &MemberOptions, log: u64) -> u6
     membership.nodes.iter().chain(cluster.nodes.keys()).map(reached).min().unwrap_or(0)
 }
 
-/// The ports of nodes that are no members: who is cut off from the store may take frames of another leader's Linux only.
+/// The ports of nodes that are not members: who is cut off from the store may take frames of another leader's Linux only.
 fn unheard_ports(common: &Common, options: &MemberOptions) -> Vec<u8> {
     let state = common.lock();
     let Some(cluster) = &state.cluster else { return Vec::new() };
@@ -268,7 +268,7 @@ fn unheard_ports(common: &Common, options: &MemberOptions) -> Vec<u8> {
     options.shared.membership().ports.into_iter().filter(is_away).map(|port| port.number).collect()
 }
 
-/// A label above all that nodes may still send to each other by, from a log that is lost. Waits a moment for those that have not said so.
+/// A label above all that nodes may still send to each other by, from a log that is lost. Waits a moment for those that have not reported theirs.
 fn labels_end(common: &Common, options: &MemberOptions) -> u32 {
     let begin = Instant::now();
     loop {

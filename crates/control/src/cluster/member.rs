@@ -49,7 +49,7 @@ const LONGEST_PROTECTING: Duration = Duration::from_secs(10);
 /// Time between two tries to reach a store that is away.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Why a node is no member for now.
+/// Why a node is not a member for now.
 #[derive(Debug, thiserror::Error)]
 enum MemberError {
     #[error(transparent)]
@@ -103,7 +103,7 @@ pub struct LeaderPort {
 /// What the rest of a node does for its member's threads, and says of itself.
 pub trait Host: Send + Sync {
     /// This node leads: these are the interfaces that its Linux is to have now. None when it does not lead any more.
-    /// What goes wrong is told as messages.
+    /// Errors are reported as messages.
     /// Whether all of them are there; if not, it is asked again.
     fn set_leader_ports(&self, ports: &[LeaderPort]) -> bool;
 
@@ -173,8 +173,9 @@ pub struct Traffic {
     pub balanced_bytes: u64,
     /// Packets that left the path of the packet of the same flow before them: what may have changed their order.
     pub moved: u64,
-    /// Packets that were sent although no link had room.
-    pub without_room: u64,
+    /// Packets that were sent although no link had room; nodes of earlier versions read it by that name.
+    #[serde(rename = "without_room")]
+    pub link_full: u64,
     /// Its links.
     pub links: Vec<LinkStatus>,
     /// What a front has divided among routing nodes, by class.
@@ -514,7 +515,7 @@ fn follow_from(
         match event {
             Ok(Event::Put(entry)) => {
                 let sequence = sequence_of(&entry.key)
-                    .ok_or_else(|| format!("'{}' is no entry of the log", entry.key))?;
+                    .ok_or_else(|| format!("'{}' is not an entry of the log", entry.key))?;
                 if sequence > applied + 1 {
                     return Err(format!("the log jumps from {applied} to {sequence}"));
                 }
@@ -862,7 +863,7 @@ impl<'a> Member<'a> {
                         node = name,
                         state = "gone",
                         reason,
-                        "cluster: node '{name}' is no member any more: {reason}"
+                        "cluster: node '{name}' is not a member any more: {reason}"
                     );
                 }
             }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded::at_most;
 
-/// Most policies of a list, of both directions together. A leader that has more says so, and gets every packet.
+/// Most policies of a list, of both directions together. A leader that has more reports it, and gets every packet.
 pub const MOST_POLICIES: usize = 4_096;
 
 /// Longest list, in bytes: less than a piece of the log.

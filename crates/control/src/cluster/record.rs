@@ -44,13 +44,13 @@ pub enum Record {
     },
     /// A log begins, which this number tells from others: the store may lose one, and places in another mean nothing.
     Log(u64),
-    /// All that the leader's Linux has been told so far. What nodes have of a log that is lost goes now.
+    /// All that the leader's Linux knows so far. What nodes have of a log that is lost goes now.
     Complete,
     /// What IPsec protects from here on, in the place of the list before.
     Protection(Told),
 }
 
-/// The number of the interface of a cluster's port, the same whoever leads.
+/// The number of the interface of a cluster's port, the same on every leader.
 pub fn interface_of_port(port: u8) -> InterfaceIndex {
     port.into()
 }

@@ -32,13 +32,13 @@
 //! has a number. In the input hook we come first, before rules of others that set the mark.
 //!
 //! The first 32 bits behind a UDP header are ESP's SPI, or 0 in IKE (RFC 3948, section 2.2); the rule skips shorter datagrams, such as
-//! keepalives. Linux decides by these bits too. It ignores a length of 0 in the UDP header over IPv6, so the rules do not read
+//! keepalives. Linux uses these bits too. It ignores a length of 0 in the UDP header over IPv6, so the rules do not read
 //! the length.
 //!
 //! Linux reassembles fragments to this host before the input hook over IPv4, but over IPv6 behind it. So the table has it reassemble
 //! them before all hooks, as connection tracking would: that is what an expression `tproxy` in the table does, whose rule changes no
 //! packet since it takes TCP and UDP only. Fragments that the router hands over are left as they are: the router may have forwarded the
-//! others of the same packet, and Linux would wait for them. `notrack` says so.
+//! others of the same packet, and Linux would wait for them. `notrack` prevents that.
 
 use std::io;
 

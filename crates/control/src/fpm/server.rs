@@ -37,7 +37,7 @@ const FRR: &str = "frr";
 pub enum Peers {
     /// Programs of this host that run as root, as the router's own user, or as one of these users, by name or number.
     Users(Vec<String>),
-    /// Whoever reaches the address, from other hosts too: anybody can then make routes.
+    /// Everybody who reaches the address, from other hosts too: anybody can then make routes.
     Anybody,
 }
 

@@ -93,7 +93,7 @@ fn what_does_not_fit_ends_the_stream_with_its_reason() {
     assert_eq!(spoilt(0, 9), Err(EndReason::Version(9)));
     assert_eq!(spoilt(1, 2), Err(EndReason::Kind(2)));
     assert_eq!(spoilt(3, 19), Err(EndReason::Length(19)));
-    // A length that reaches into the next message: what follows is no header.
+    // A length that reaches into the next message: what follows is not a header.
     assert!(spoilt(3, 0x38).is_err());
     assert_eq!(spoilt(4, 0x31), Err(EndReason::Message(DecodeError::MessageLength)));
     // The first attribute.

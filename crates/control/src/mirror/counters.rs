@@ -23,7 +23,7 @@ pub(super) struct Counters {
 pub struct Problem {
     /// The table and prefix of the route, if it is about one.
     pub route: Option<(u32, IpNet)>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what was expected.
     pub reason: String,
 }
 

@@ -21,7 +21,7 @@ pub struct DigestOf {
     pub version: IpVersion,
 }
 
-/// A number that equal sets of routes have in common, in whatever order they were told.
+/// A number that equal sets of routes have in common, in whatever order they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     /// How many routes there are.

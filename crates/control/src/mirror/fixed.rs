@@ -38,7 +38,7 @@ pub(super) fn routes() -> impl Iterator<Item = (IpNet, NextHopIndex)> {
 
 /// Whether exactly this prefix has a fixed route.
 pub(super) fn is_fixed(prefix: IpNet) -> bool {
-    // Other prefixes are told apart without a look at the list.
+    // Other prefixes are distinguished without a look at the list.
     hides(prefix, RouteKind::Unicast) && routes().any(|(fixed, _)| fixed == prefix)
 }
 

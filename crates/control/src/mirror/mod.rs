@@ -149,7 +149,7 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// Says that a port is a VLAN of another. To be called before anything is told: packets to its neighbours get a link
+    /// Says that a port is a VLAN of another. To be called before any change: packets to its neighbours get a link
     /// header with a tag.
     pub fn set_vlan(&mut self, vlan: VlanPort) {
         self.links.vlans.push(vlan);

@@ -172,7 +172,7 @@ mod tests {
         fn exit(&self, _: &Id) {}
     }
 
-    /// What is logged of what happens to a router with port eth1, interface 1, that knows it already; interface 2 is no port.
+    /// What is logged of what happens to a router with port eth1, interface 1, that knows it already; interface 2 is not a port.
     fn logged(act: impl FnOnce(&mut Mirror)) -> Vec<String> {
         let lines = Arc::<Mutex<Vec<String>>>::default();
         tracing::subscriber::with_default(Listener(lines.clone()), || {

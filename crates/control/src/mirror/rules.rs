@@ -2,7 +2,7 @@
 //!
 //! With the kernel's own rules only (0 local, 32766 main, 32767 default while that is empty, 1000 l3mdev while no port
 //! is in a VRF) one lookup in the main table says it all. Otherwise rules are compiled one by one; names of interfaces
-//! become numbers of ports, tables become indices, and tables of the FIB are made for what is no table of Linux as it
+//! become numbers of ports, tables become indices, and tables of the FIB are made for what is not a table of Linux as it
 //! stands: the local routes alone, and tables without their short prefixes (`suppress_prefixlength`).
 //!
 //! Merging local and main is wrong for one arrangement of rules: main before local, with routes in main to addresses of
@@ -11,7 +11,7 @@
 //! | rule | what becomes of it |
 //! | --- | --- |
 //! | selects by a mark that is not 0 | selects no forwarded packet, as those have no mark; with `not` all |
-//! | selects by an interface that is no port, and no VRF of ports | selects no forwarded packet |
+//! | selects by an interface that is not a port, and no VRF of ports | selects no forwarded packet |
 //! | selects by something else that is not known here | what it may select is punted |
 //! | looks up in a table without routes | nothing |
 //! | looks up in a table for which there was no room | what it selects is punted |
@@ -29,7 +29,7 @@ use std::fmt::Write;
 
 /// The rules, and what workers have of them.
 pub(super) struct KernelRules {
-    /// In the order in which they were told, with the dump in which each was last seen.
+    /// In the order in which they came, with the dump in which each was last seen.
     pub(super) list: Vec<(Rule, u8)>,
     /// Something that matters for workers may have changed.
     pub(super) is_dirty: bool,
@@ -169,7 +169,7 @@ impl Mirror {
         }
     }
 
-    /// What a rule selects; `None` if that is no packet that we forward. The action is the caller's.
+    /// What a rule selects; `None` if that is not a packet that we forward. The action is the caller's.
     fn selector<A: MirrorFamily>(&self, rule: &Rule) -> Option<PolicyRule<A>> {
         let mut selector = PolicyRule::all(PolicyAction::Nop);
         let mut selects_nothing = rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);

@@ -100,7 +100,7 @@ pub struct NextHopReport {
     pub number: NextHopIndex,
     /// What it stands for: `via 10.0.0.1 dev eth0`, `group`, `object 7`.
     pub what: String,
-    /// What workers do, if it is no group. An adjacency says by which port and to which Ethernet address.
+    /// What workers do, if it is not a group. An adjacency says by which port and to which Ethernet address.
     pub next_hop: Option<NextHop<Adjacency>>,
     /// Whether it is up; a group, whether any member is.
     pub is_up: bool,
@@ -143,7 +143,7 @@ impl Mirror {
         self.routes_after(None)
     }
 
-    /// Those that come after a route in this order, for whoever reads them piece by piece. The route itself may be gone by now.
+    /// Those that come after a route in this order, for callers that read them piece by piece. The route itself may be gone by now.
     pub fn routes_after(&self, last: Option<(RouteKey, Source)>) -> impl Iterator<Item = RouteReport> + '_ {
         let table = last.map_or(0, |(key, _)| if key.table == routes::LOCAL { MAIN } else { key.table });
         self.tables.tables.range(table..).flat_map(move |(&table, routes)| {

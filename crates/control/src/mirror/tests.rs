@@ -331,7 +331,7 @@ fn neighbours_on_connected_networks_get_host_routes() {
     assert_eq!(mirror.main("10.9.0.1"), forward(0, 9, IPV4));
     mirror.tell(via("10.0.0.8/32", "", 2));
     assert_eq!(mirror.main("10.0.0.8"), forward(1, 8, IPV4));
-    // The interface is no port any more.
+    // The interface is not a port any more.
     mirror.apply(KERNEL, Change::Link(link(2, "lan")));
     assert_eq!(mirror.main("10.0.0.8"), NextHop::Punt);
 }
@@ -510,7 +510,7 @@ fn rules_decide_which_table_is_asked() {
     mirror.apply(KERNEL, Change::Rule(rule(30, RuleAction::Nop)));
     assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Prohibit);
     assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), first);
-    // Of an interface that is no port.
+    // Of an interface that is not a port.
     mirror.apply(KERNEL, Change::Rule(Rule { input: Some("wg0".into()), ..rule(5, RuleAction::Blackhole) }));
     assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Prohibit);
 }

@@ -17,7 +17,7 @@
 //! held back (next-hop objects and routes are one group, as routes refer to objects): a neighbour's new
 //! address waits for no dump of a million routes. More than [`HELD_BACK`] of them are left in the socket.
 //!
-//! **Lost notifications.** When the socket's buffer is full, the kernel says so once (`ENOBUFS`). What is
+//! **Lost notifications.** When the socket's buffer is full, the kernel reports it once (`ENOBUFS`). What is
 //! left in the buffer is then worthless, as nobody knows what was lost behind it, and would be wrong if it
 //! came after the next dump. It is read and thrown away, until nothing is there; and then everything is
 //! dumped.
@@ -36,7 +36,7 @@
 //!   vanishes, so do its IPv4 routes.
 //!
 //! So a link that goes up or down, and an IPv4 address that goes, are reasons to dump objects and routes soon
-//! (`schedule`). A link whose carrier comes back is told twice: when the carrier is there (`IFF_LOWER_UP`),
+//! (`schedule`). A link whose carrier comes back is reported twice: when the carrier is there (`IFF_LOWER_UP`),
 //! and up to a second later when the kernel has acted on it (`IFF_RUNNING`); routes change in between. A
 //! next-hop object that goes with notice takes its routes with it: that is left to who listens.
 
@@ -111,7 +111,7 @@ pub enum Event {
 
 /// The state of the kernel's network namespace, dumped and followed. Linux 5.3 or newer.
 ///
-/// Whoever owns it polls [`Kernel::fd`] and calls [`Kernel::receive`] when it is readable.
+/// Its owner polls [`Kernel::fd`] and calls [`Kernel::receive`] when it is readable.
 pub struct Kernel {
     notifications: KernelSocket,
     dumps: KernelSocket,
@@ -270,7 +270,7 @@ impl Kernel {
                     tracing::warn!(
                         event = "netlink",
                         reason = "overrun",
-                        "netlink: messages of Linux were lost; all is read again"
+                        "netlink: the socket overran; all tables are read again"
                     );
                     break;
                 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `kernel` | [`Kernel`]: the kernel's state, dumped and followed; why nothing is lost |
 //! | `schedule` | when each part is dumped again |
-//! | `same_key` | several routes of one key: the one in force is told |
+//! | `same_key` | several routes of one key: the one in force is reported |
 //! | `sockets` | sockets |
 //! | `frames` | messages in a row of bytes |
 //! | `message` | from a message to what it says |

@@ -34,7 +34,7 @@ pub(super) struct SameKey {
     /// Keys that had more than one before the dump that is being read or is to come; where it was all one
     /// IPv6 route with several paths, that route.
     before: HashMap<RouteKey, Option<Route>>,
-    /// Whether notifications are told that may be older than the last dump.
+    /// Whether notifications are passed on that may be older than the last dump.
     replays: bool,
     /// The key of the last route of a dump.
     last_dumped: Option<RouteKey>,

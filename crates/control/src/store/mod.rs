@@ -6,7 +6,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | [`Store`]: what callers use, from plain threads; the thread "store" that does it |
-//! | `error` | [`StoreError`]: what was tried, where, and what would be right |
+//! | `error` | [`StoreError`]: what was tried, where, and what was expected |
 //! | `session` | [`Session`]: a lease that is renewed; [`Guard`]: what was taken with it |
 //! | `watch` | [`Watch`]: events in order, each once, over broken connections |
 //! | `etcd` | the first kind |

@@ -5,7 +5,7 @@
 //!            [in INTERFACE] [icmp-type TYPE[/CODE]] [established] [fragment]
 //! ```
 //!
-//! One rule a line; `#` begins a comment. Every error names the word and says what would be right.
+//! One rule a line; `#` begins a comment. Every error names the word and what was expected.
 
 use std::net::IpAddr;
 
@@ -245,7 +245,7 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
         "in" => {
             let names: Vec<&str> = inputs.0.iter().map(|(name, _)| name.as_str()).collect();
             let right = match names.as_slice() {
-                [] => "the paint of the input interface, 0 to 255".to_owned(),
+                [] => "the number of the input port, 0 to 255".to_owned(),
                 names => format!("an input port: {}", names.join(", ")),
             };
             let paint = inputs.paint(words.take(&right)?).ok_or_else(|| words.mistake(&right))?;

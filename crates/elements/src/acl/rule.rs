@@ -91,7 +91,7 @@ pub(crate) struct Rule {
     pub(crate) source_ports: Option<PortRange>,
     pub(crate) destination: Option<IpNet>,
     pub(crate) destination_ports: Option<PortRange>,
-    /// The paint of the input interface.
+    /// The paint of the input port.
     pub(crate) input: Option<u8>,
     /// ICMP type and, perhaps, code.
     pub(crate) icmp_type: Option<(u8, Option<u8>)>,

@@ -96,7 +96,7 @@ fn fields(rules: &[Rule]) -> Option<Vec<Field>> {
     for rule in rules {
         rule.expr.tests(&mut |test| {
             if test.mask == 0 {
-                // True of every packet, or of every one that is long enough, which is no field.
+                // True of every packet, or of every one that is long enough, which is not a field.
                 fits &= test.need == 0;
                 return;
             }

@@ -429,7 +429,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the value at `at`, if there is one, and returns where it ends. `None`: the word there
-    /// is no fit value, which has been reported.
+    /// is not a fit value, which has been reported.
     fn value(
         &mut self,
         at: usize,

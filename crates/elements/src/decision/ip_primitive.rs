@@ -185,7 +185,7 @@ impl Primitive {
         format!("'{}': {what}", self.name())
     }
 
-    /// Fills in what was left out, from `previous` where the language says so, and checks the rest.
+    /// Fills in what was left out, from `previous` where the language inherits it, and checks the rest.
     pub(super) fn resolve(
         &mut self,
         previous: &Primitive,

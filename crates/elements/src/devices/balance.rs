@@ -120,7 +120,7 @@ impl Balancer {
         Self { least: least.clamp(1, workers), active: (0..workers).collect(), workers, last: None }
     }
 
-    /// Looks at what happened since the last call and changes what should be changed; says so, a line each.
+    /// Looks at what happened since the last call and makes the due changes. Returns a line for each.
     ///
     /// # Errors
     /// A worker ended, or refused.

@@ -520,7 +520,7 @@ impl FromDevice {
         format!("{} promiscuous {}", self.port.describe(), self.promiscuous)
     }
 
-    /// Changes how packets are told apart, on every copy.
+    /// Changes how packets are distinguished, on every copy.
     fn change_rule(&mut self, change: impl FnOnce(&mut Rule) -> Result<(), String>) -> Result<(), String> {
         change(&mut self.rule)?;
         self.adopt();

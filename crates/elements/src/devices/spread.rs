@@ -129,7 +129,7 @@ impl Held {
     }
 }
 
-/// How the packets of all queues of a port are told apart.
+/// How the packets of all queues of a port are distinguished.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     hash: FlowHash,
@@ -209,7 +209,7 @@ impl Rule {
 }
 
 /// Queues on their way from one worker to another. The other takes them in its next turn, or when a handler is read or
-/// written, so that whoever controls the router finds each queue with one worker.
+/// written, so that the control plane finds each queue with one worker.
 #[derive(Default)]
 pub(super) struct Moving {
     count: AtomicUsize,

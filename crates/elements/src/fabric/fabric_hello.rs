@@ -12,8 +12,8 @@
 //! It stands behind a Punt, on the slow thread: a worker that hangs hears no hellos, so its node says that it hears nobody, and a
 //! slow thread that hangs says none. Either way the others go round this node.
 //!
-//! Hellos carry a tag made with the cluster's key, which the control plane gives and changes at any time. Without one the element says so
-//! when it starts: whoever reaches a link can then be any node.
+//! Hellos carry a tag made with the cluster's key, which the control plane gives and changes at any time. Without one the element warns
+//! when it starts: everybody who reaches a link can then be any node.
 //!
 //! Hellos that are not believed are dropped and counted: "malformed hello", "hello of another version", "hello without the cluster's
 //! key", "hello of another cluster", "this node's own hello", "hello with this node's number", "hello of another topology", "hello by a
@@ -88,7 +88,7 @@ struct FabricHello {
 }
 
 /// What an operator has to know who gave the cluster no key.
-const NO_KEY: &str = "fabric: this cluster has no key, so whoever reaches a link can be any node of it";
+const NO_KEY: &str = "fabric: this cluster has no key, so everybody who reaches a link can be any node of it";
 
 /// Reports what happened on a link: to the log of a program that has one, with fields.
 fn report(event: &Event, cx: &mut Context) {

@@ -230,7 +230,7 @@ fn from_stranger(packet: &mut Packet, node: &Node, place: Place) -> u16 {
     }
 }
 
-/// What is no packet of this fabric.
+/// What is not a packet of this fabric.
 #[cold]
 fn other(packet: &mut Packet, node: &Node, place: Place) -> u16 {
     if packet.data().starts_with(&Hello::DESTINATION) {

@@ -260,7 +260,7 @@ impl Node {
 /// Instead of a node's number.
 const NOBODY: u16 = u16::MAX;
 
-/// Links are told apart by a byte of the annotations.
+/// Links are distinguished by a byte of the annotations.
 const MOST_LINKS: usize = 255;
 
 struct ShapeArgument(String);

@@ -830,7 +830,7 @@ fn a_cluster_without_a_key_says_so_when_it_starts() {
     };
     assert_eq!(
         said(&Shared::default()),
-        "fabric: this cluster has no key, so whoever reaches a link can be any node of it"
+        "fabric: this cluster has no key, so everybody who reaches a link can be any node of it"
     );
     assert_eq!(said(&shared()), "");
 }

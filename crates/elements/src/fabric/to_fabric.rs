@@ -55,10 +55,10 @@ pub(super) static CLASS: Class = Class {
             &Get(|e: &mut ToFabric| e.balancer.counts().moved.to_string()),
         ),
         Handler::read(
-            "without_room",
+            "link_full",
             Combine::Sum,
             "Packets sent although no link had room.",
-            &Get(|e: &mut ToFabric| e.balancer.counts().without_room.to_string()),
+            &Get(|e: &mut ToFabric| e.balancer.counts().link_full.to_string()),
         ),
         Handler::read(
             "direct_bytes",

@@ -40,7 +40,7 @@ impl ErrorRate {
         self.bucket.rate()
     }
 
-    /// Sets errors a second, as a handler was told.
+    /// Sets errors a second, as written to a handler.
     pub(super) fn set(&self, now_ns: u64, value: &str) -> Result<(), String> {
         self.bucket.set(now_ns, u64::from_value(value)?, self.burst);
         Ok(())

@@ -141,7 +141,7 @@ impl ErrorFamily for Ipv6Errors {
 impl Errors<Ipv6Errors> {
     /// Whether the error may be about a packet for many: "the Packet Too Big Message [...] to allow Path MTU
     /// discovery to work for IPv6 multicast", and a parameter problem "reporting an unrecognized IPv6 option"
-    /// whose type says so.
+    /// whose type asks for it.
     fn may_be_about_groups(&self) -> bool {
         self.kind == Icmpv6Type::PACKET_TOO_BIG
             || self.kind == Icmpv6Type::PARAMETER_PROBLEM && self.code == parameter_problem_code::OPTION

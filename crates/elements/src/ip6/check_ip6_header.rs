@@ -13,7 +13,7 @@
 //! fails leaves by output 1 if that is connected, and is dropped otherwise.
 //!
 //! The transport header is behind all extension headers, of which up to eight are walked. What they say is
-//! not checked, as it is no matter of routers (RFC 8200, 4); of a packet whose extension headers are
+//! not checked, as it is not a matter of routers (RFC 8200, 4); of a packet whose extension headers are
 //! malformed, the transport header is its end.
 //!
 //! Keyword arguments are:

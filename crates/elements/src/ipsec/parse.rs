@@ -94,7 +94,7 @@ impl<'a> Words<'a> {
         self.read(expected, |word| word.parse().ok())
     }
 
-    /// Says what would be right, and not what is there: it may be a part of a key.
+    /// Reports what was expected, and not what is there, which may be a part of a key.
     fn unseen(&self, expected: &str) -> String {
         format!("word {}: expected {expected}", self.1)
     }

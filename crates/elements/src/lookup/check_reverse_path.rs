@@ -22,7 +22,7 @@
 //! By output 1 leave packets of which Linux has to say whether their source is believed:
 //!
 //! =item *
-//! in strict mode those whose source has a route of which the tables only know that Linux decides: an encapsulation, an
+//! in strict mode those whose source has a route that the tables leave to Linux: an encapsulation, an
 //! interface that is not a port. Loose mode passes them. Linux checks IPv4 sources as its setting
 //! C<net.ipv4.conf.*.rp_filter> says, and IPv6 sources by rules of its packet filter only;
 //!

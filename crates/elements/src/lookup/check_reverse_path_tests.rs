@@ -236,7 +236,7 @@ fn mistakes_in_the_arguments_are_named() {
     let error = |arguments: &str| {
         let config = format!("Idle -> CheckReversePath({arguments}) -> Discard;");
         match try_bench(&config, &fib) {
-            Ok(_) => panic!("{arguments} is no mistake"),
+            Ok(_) => panic!("{arguments} is not a mistake"),
             Err(error) => error,
         }
     };

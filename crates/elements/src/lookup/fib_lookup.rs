@@ -32,7 +32,7 @@
 //! packets to a neighbour whose link address is to be resolved first; without this output they leave by output I<n>;
 //!
 //! =item n+5
-//! now and then one of the packets that leave by the port they came by, so that whoever forwards it in our place sends a
+//! now and then one of the packets that leave by the port they came by, so that the one that forwards it in our place sends a
 //! redirect (RFC 1812, 5.2.7.2; RFC 4861, 8.2): at most five a second on each worker, none on the slow thread, whose
 //! packets are our own. Without this output all of them go on.
 //!
@@ -45,7 +45,7 @@
 //! I<i>-th port.
 //!
 //! With OPTIONS true, packets with options, in IPv6 those that every router looks at (RFC 8200, 4.3), are forwarded as others
-//! are: whoever says so processes them.
+//! are. Elements before this one process the options then.
 //!
 //! FIBLookup6 is the same for IPv6.
 //!
@@ -215,7 +215,7 @@ fn forward<A: ForwardFamily>(
     difference
 }
 
-/// What the members of a group are chosen by. Not in the loop: most next hops are no groups, and it takes many registers.
+/// What the members of a group are chosen by. Not in the loop: most next hops are not groups, and it takes many registers.
 #[inline(never)]
 pub(super) fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u32 {
     A::flow_hash(hash, packet.data())

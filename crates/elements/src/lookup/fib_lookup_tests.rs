@@ -397,7 +397,7 @@ fn all_lookups_name_the_ports_of_the_tables() {
     let error = |ports: &str| {
         let config = format!("Idle -> rt :: FIBLookup({ports}); rt[0] -> Discard; rt[1] -> Discard;");
         match try_bench(&config, &fib) {
-            Ok(_) => panic!("{ports} is no mistake"),
+            Ok(_) => panic!("{ports} is not a mistake"),
             Err(error) => error,
         }
     };

@@ -1,5 +1,5 @@
-//! Packets that leave by the port they came by. Their sender could have given them to the next router itself, and may be told
-//! so by an ICMP redirect:
+//! Packets that leave by the port they came by. Their sender could have given them to the next router itself, and may learn
+//! that by an ICMP redirect:
 //!
 //! RFC 1812, 5.2.7.2: a router generates redirects where "the packet is being forwarded out the same physical interface that it
 //! was received from", "the IP source address in the packet is on the same Logical IP (sub)network as the next-hop IP

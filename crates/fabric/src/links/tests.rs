@@ -273,7 +273,7 @@ fn wrong_wires_and_doubles_are_told_once_and_not_used() {
     );
     // One with an older incarnation is refused like any recorded hello.
     assert_eq!(say(Some(Refusal::Replay), &|hello| hello.incarnation = 5), "");
-    // Right hellos between wrong ones are no news, until the wrong ones have ended.
+    // Right hellos between wrong ones are not news, until the wrong ones have ended.
     assert_eq!(say(None, &|_| ()), "");
     assert_eq!(say(Some(Refusal::Twice), &|hello| hello.incarnation = 999), "");
     // Nor are other words for the same cause at once.

@@ -58,7 +58,7 @@ pub enum Shape {
     },
 }
 
-/// Why a text is no shape.
+/// Why a text is not a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// Not written like one.

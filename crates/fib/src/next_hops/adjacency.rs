@@ -6,7 +6,7 @@
 //!       | port | length | niche | 0 0 0 0 ............................ 0 | rewrite string    |
 //! ```
 //!
-//! The string stands at the end of the line, as in VPP: whoever knows its length statically (14 for plain Ethernet)
+//! The string stands at the end of the line, as in VPP: code that knows its length statically (14 for plain Ethernet)
 //! copies that much, and everybody else may copy all of [`Adjacency::padded`] so that it ends where the packet begins:
 //! one copy of fixed size, no loop, and no byte of the packet touched. That takes
 //! [`Adjacency::LONGEST_REWRITE`] bytes of head room.

@@ -61,7 +61,7 @@ pub enum NextHopError {
     /// The operation is for groups.
     #[error("next hop {} is not a group; use a number that add_group gave", .0.get())]
     NotGroup(NextHopIndex),
-    /// The next hop is no member of that group.
+    /// The next hop is not a member of that group.
     #[error("next hop {} is not a member of group {}; add it first", .member.get(), .group.get())]
     NotMember {
         /// The group.

@@ -82,7 +82,7 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    /// Works out how many buckets each member is to have: members for which `up` says so, or all if none is up, and
+    /// Works out how many buckets each member is to have: members that `up` selects, or all if none is up, and
     /// never those of weight 0, which are about to leave. Returns whether any bucket must move; then
     /// [`Balancer::rebalance`] must follow.
     pub(super) fn plan(&mut self, seats: u32, members: &mut [Member], up: &[bool]) -> bool {

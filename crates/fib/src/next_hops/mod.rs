@@ -118,7 +118,7 @@ pub struct NextHops<P> {
     /// Whether a number leads somewhere itself: the link state of a single next hop; for a group, whether any member's
     /// is up. Apart from `items` because groups look at all of their members' often.
     up: Vec<bool>,
-    /// Freed numbers. The one that has been free longest is used first, so that whoever still has an old number
+    /// Freed numbers. The one that has been free longest is used first, so that a thread that still has an old number
     /// without holding it has time to notice.
     free: VecDeque<NextHopIndex>,
     /// Freed blocks of 2^i buckets. They are used again for the same size only: never more than the sum over the
@@ -409,7 +409,7 @@ impl<P: Copy + Eq + Hash> NextHops<P> {
         self.known(index).map_or(0, |item| item.routes)
     }
 
-    /// Frees a number. It is no route until it is given to another next hop.
+    /// Frees a number. It is not a route until it is given to another next hop.
     ///
     /// # Errors
     /// [`NextHopError::InUse`] while it is held, in a group, or a backup; [`NextHopError::Unknown`];

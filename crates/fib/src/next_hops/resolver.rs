@@ -118,7 +118,7 @@ impl<P: Copy> Resolver<P> {
         }
     }
 
-    /// What happens to a packet of this flow whose lookup yielded `index`. A number that nothing has is no route.
+    /// What happens to a packet of this flow whose lookup yielded `index`. A number that nothing has is not a route.
     ///
     /// `flow_hash` must be the same for all packets of a flow, and need not be well mixed.
     #[inline]

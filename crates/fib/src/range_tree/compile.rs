@@ -3,7 +3,7 @@
 //! A *slot* is a place that holds a word: one of `middle`, or one of a node. It is responsible for an interval of
 //! addresses, and what its word leads to can be compiled anew without anything around it changing. So a change of a
 //! prefix looks for the smallest slot that contains the prefix, and compiles that from the ranges in its interval: those
-//! that it has, painted over with the new next hop, when no longer route lies inside the prefix, as is usual; otherwise
+//! that it has, painted over with the new next hop, when no more-specific route lies inside the prefix, as is usual; otherwise
 //! those of the RIB.
 //!
 //! # Why the tree stays shallow

@@ -1,6 +1,6 @@
 //! Changing a rank table.
 //!
-//! A changed prefix repaints the addresses that no longer route inside it claims; the RIB lists these gaps. Chunks that
+//! A changed prefix repaints the addresses that no more-specific route inside it claims; the RIB lists these gaps. Chunks that
 //! lie in a gap as a whole get an entry. In the others the answers of the 32 networks are taken out of the entry,
 //! painted over, and packed again; where an edge of the gap lies inside a network, the same is done with the 256
 //! answers of its block. So the RIB is asked for gaps and for one next hop, and never for the routes around.

@@ -158,7 +158,7 @@ pub struct IpRouteError {
 /// What can be wrong with a row of `ip route`.
 #[derive(Debug, thiserror::Error)]
 pub enum IpRouteProblem {
-    /// What it is for is no prefix.
+    /// What it is for is not a prefix.
     #[error(transparent)]
     Prefix(#[from] PrefixProblem),
     /// It does not say where packets go.
@@ -166,7 +166,7 @@ pub enum IpRouteProblem {
         "'{0}' has no next hop; a route has 'via ADDRESS', 'dev INTERFACE', 'nexthop ...' or a type such as 'blackhole'"
     )]
     NoNextHop(String),
-    /// The gateway is no address.
+    /// The gateway is not an address.
     #[error("'via {0}' is not a gateway; expected an address such as '192.0.2.1' or '2001:db8::1'")]
     Gateway(String),
     /// The gateway is of the other family, and nothing says that this is meant.
@@ -200,7 +200,7 @@ pub enum IpRouteProblem {
     #[error("'{0}' goes on with a route, but there is none before it")]
     NoRoute(String),
     /// The line is too long to be a row.
-    #[error("'{0}…' is longer than 65536 bytes; that is no row of 'ip route'")]
+    #[error("'{0}…' is longer than 65536 bytes; that is not a row of 'ip route'")]
     TooLong(String),
     /// The file could not be read further.
     #[error("the file cannot be read further: {0}")]

@@ -8,7 +8,7 @@
 //!
 //! ORIGIN is the number of the autonomous system that announces the prefix. A table is of one family, IPv4 or IPv6;
 //! [`load_any`] takes the family of the first good row. A table is outside input: a bad row is an error that names
-//! its line, what was wrong and what would be right, and the rows after it are read all the same. A prefix has one
+//! its line, what was wrong and what was expected, and the rows after it are read all the same. A prefix has one
 //! row: of several the first counts, each later one is an error, and that is found here and not where routes are
 //! inserted, because every reader of a table wants the same answer and the lines are known only here. A file that
 //! breaks off (a damaged gzip stream) ends with an error; the rows before it are good.

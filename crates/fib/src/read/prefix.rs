@@ -25,7 +25,7 @@ pub enum PrefixProblem {
         found: IpVersion,
         /// The table's family.
         wanted: IpVersion,
-        /// What would be right.
+        /// What was expected.
         example: &'static str,
     },
     /// What stands before the slash is not an address.

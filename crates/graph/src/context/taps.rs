@@ -265,7 +265,7 @@ mod tests {
         // Both halves are runs still.
         assert_eq!(paint_at_the_end(&mut bench), 0);
         assert_eq!(*lock(&seen), [(Place::Edge(0), vec![15], 0)]);
-        // An element alone is no run: a is one, and the other three are a run.
+        // An element alone is not a run: a is one, and the other three are a run.
         let other = watch(&mut bench, 2, &[(("a", 0), ("b", 0))], false);
         bench.push("in", &[LONG]);
         assert_eq!(*lock(&other), [(Place::Edge(0), vec![18], 100)]);

@@ -110,7 +110,7 @@ fn uncomment_from(text: &str, start: usize, to_comma: bool) -> (String, usize) {
 }
 
 /// Removes one level of quotes: `"..."` with its backslash escapes, `'...'` as it is, and bare `\<48 65>` hexadecimal
-/// data. Comments and outer space go too. Bytes that are no UTF-8 text are replaced; for data see [`unquote_bytes`].
+/// data. Comments and outer space go too. Bytes that are not UTF-8 text are replaced; for data see [`unquote_bytes`].
 ///
 /// ```
 /// use graph::lang::unquote;

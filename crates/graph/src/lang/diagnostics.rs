@@ -49,7 +49,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// What is wrong, in Click's words where Click has words for it.
     pub message: String,
-    /// What would be right.
+    /// What was expected.
     pub help: Option<String>,
     /// What was being done, for example `While configuring 'x :: Counter'`.
     pub context: Option<String>,
@@ -77,7 +77,7 @@ impl Diagnostic {
         Diagnostic { location, severity, message, help: None, context: None, excerpt: None }
     }
 
-    /// Adds what would be right.
+    /// Adds what was expected.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -76,13 +76,13 @@ pub(super) fn elaborate(statements: &[Statement], table: &dyn ClassTable, report
     }
 }
 
-/// A reference whose names have been looked up, but which is no member yet.
+/// A reference whose names have been looked up, but which is not a member yet.
 enum Pending {
     /// It is there already.
     Known(usize),
     /// An element of a class that is known by name or given in braces.
     Class { name: String, class: ClassId },
-    /// A name that is no class.
+    /// A name that is not a class.
     Named(String),
 }
 
@@ -441,7 +441,7 @@ impl Elaborator<'_> {
                         _ => format!("class '{}' used as element name", printable(&name)),
                     };
                     let entered = self.report.error(span, message);
-                    self.report.help(entered, "give the element a name that is no class");
+                    self.report.help(entered, "give the element a name that is not a class");
                     scope.distrust(element, Trust::Nothing);
                 }
                 element

@@ -515,7 +515,7 @@ fn signature(template: &Template) -> String {
     format!("{}{formals}{ports}", shown_name(&template.name))
 }
 
-/// Gives arguments to the parameters of a compound element: positional ones first, then keywords, and what is left over
+/// Gives arguments to the parameters of a compound element: positional ones first, then keywords, and the remaining ones
 /// to `__REST__`. `None` when they do not fit.
 fn assign_arguments(formals: &[Formal], arguments: &[String]) -> Option<Vec<String>> {
     let rest_at = formals.iter().position(|f| f.keyword == "__REST__");

@@ -13,7 +13,7 @@
 //! 5. `flat` is the result, which can print itself as a configuration or for Graphviz.
 //!
 //! Behaviour and messages are Click's (click(5) and what its parser does); what Click leaves out, such as the source
-//! line and what would be right, is added behind the message. No text makes any of this panic, and limits keep the
+//! line and what was expected, is added behind the message. No text makes any of this panic, and limits keep the
 //! memory and time that a short text can take in bounds.
 
 mod arguments;

@@ -52,7 +52,7 @@ impl Report {
         self.entries.iter().any(|entry| entry.severity == Severity::Error)
     }
 
-    /// Says what would be right, in place of what was said before.
+    /// Replaces what was expected.
     pub(super) fn help(&mut self, entered: Entered, help: impl Into<String>) {
         self.entries[entered.0].help = Some(help.into());
     }

@@ -32,8 +32,8 @@ use router::table::{Align, Table};
   brickway-lab bench batching --drivers memory --json
 
 Drivers: memory is a loop in this program's memory, net_pcap DPDK's vdev that loops a file (in a build with DPDK).
-A receive burst is what FromDevice takes from its port at a time, a transmit burst what ToDevice waits for within a turn
-of its worker. Latency is the time from the receive that brought a packet to the end of the send that took it.")]
+A receive burst is the number of packets that FromDevice takes from its port at a time. A transmit burst is the number that ToDevice
+waits for within a turn of its worker. Latency is the time from the receive that brought a packet to the end of the send that took it.")]
 pub(crate) struct BatchingArguments {
     /// Drivers to measure
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]

@@ -45,12 +45,16 @@ use router::table::{Align, Table};
   brickway-lab bench ipsec --suites all --sizes 64,1420 --json
   BRICKWAY_CPU=avx2 brickway-lab bench ipsec               as on a processor without AVX-512
 
-raw: the cipher library alone. whole: two gateways, from the check of headers to the ESP packet and back. Sizes are those of the
-encrypted part. imix: inner packets of 46, 576 and 1,418 bytes, 7 to 4 to 1. Gb/s counts the inner packets. routebricks: frames of 64
-bytes, and imix, routed and encrypted, with all that a frame costs in memory; Gb/s counts their frames, beside what RouteBricks
-reported of each of its 8 cores of 2.8 GHz (section 5.2: 1.4 Gb/s, and 4.45 for a trace whose frames are larger than those of imix).
-Linux: frames of 64 bytes encrypted between veth links by the kernel, and by the router in its place; as root, where the kernel has ESP.
-BRICKWAY_CPU=scalar uses AES-NI with SSE.")]
+Cases:
+  raw          the cipher library alone
+  whole        two gateways, from the check of headers to the ESP packet and back
+  imix         inner packets of 46, 576 and 1,418 bytes, 7 to 4 to 1
+  routebricks  frames of 64 bytes, and imix, routed and encrypted, with all costs of a frame in memory
+  Linux        frames of 64 bytes between veth links, by the kernel and by the router (root, a kernel with ESP)
+
+Sizes are those of the encrypted part. Gb/s counts the inner packets, of routebricks the frames. Beside these stands the rate that
+RouteBricks reported of each of its 8 cores of 2.8 GHz (section 5.2). It is 1.4 Gb/s, and 4.45 for a trace whose frames are larger than
+those of imix. BRICKWAY_CPU=scalar uses AES-NI with SSE.")]
 pub(crate) struct IpsecArguments {
     /// Suites, such as aes128-gcm, or all
     #[arg(long, value_delimiter = ',', value_name = "SUITES", default_value = "aes128-gcm,aes128-cbc-sha1")]

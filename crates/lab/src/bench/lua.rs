@@ -26,10 +26,14 @@ use router::table::{Align, Table};
   brickway-lab bench lua --burst 256 --json
   brickway-lab bench lua --only ttl,router/real
 
-identity has a script that does nothing, ttl one that takes a hop off each packet, read one that
-reads two fields of each. router is the script beside the graph of `brickway run PORT...`, with one
-route and with the real table. split/WAY/SHARE diverts that share of the packets to another output:
-arrays gathers the numbers of packets in tables, masks in bit masks, drop-out sends each at once.")]
+Cases:
+  identity         a script that does nothing
+  ttl              takes a hop off each packet
+  read             reads two fields of each packet
+  router           the script beside the graph of `brickway run PORT...`: one route, and the real table
+  split/WAY/SHARE  diverts that share of the packets to another output
+
+WAY gathers the numbers of packets in tables (arrays) or in bit masks (masks), or sends each at once (drop-out).")]
 pub(crate) struct LuaArguments {
     /// The script of a router
     #[arg(long, default_value = "examples/lua/router.lua", value_name = "FILE")]

@@ -29,10 +29,10 @@ use router::table::{Align, Table};
   BRICKWAY_CPU=avx2 brickway-lab bench mixed     as on a CPU without AVX-512 (scalar: no vectors)
 
 Kinds: ipv4, ipv6, options (IPv4 with options), expired (IPv4 with a TTL of 1), and tagged (IPv4
-with a VLAN tag). all is half ipv6, 10% tagged, 1% options, 0.1% expired; the rest is ipv4.
-'parts' is what the kinds of a mixture take by themselves, by their shares; 'ratio' is the mixture
-over that. options and expired are left to Linux: they end at the port that stands for it, and no
-work of Linux is in the figures.")]
+with a VLAN tag). 'all' is half ipv6, 10% tagged, 1% options, 0.1% expired, and the rest ipv4.
+'parts' are the cycles of a mixture's kinds by themselves, by their shares. 'ratio' is the mixture
+over that. Linux gets options and expired. They end at the port that stands for Linux, and no work
+of Linux is in the figures.")]
 pub(crate) struct MixedArguments {
     /// The real IPv4 table
     #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]

@@ -26,10 +26,12 @@ use router::table::{Align, Table};
   brickway-lab bench scaling --workers 1,2,4,8 --workload minimal
   brickway-lab bench scaling --workers 3,6 --modes serial,pipeline --json
 
-parallel: every worker receives, processes and sends. pipeline: chains of three workers, one for each of the three (with
-2 workers the second does two). serial: one receives, one sends, the others process (with 2 workers the second does two, one
-does all). ideal: so many times what one
-worker in parallel does.")]
+Modes:
+  parallel  every worker receives, processes and sends
+  pipeline  chains of three workers, one for each of the three tasks (with 2 workers the second has two)
+  serial    one receives, one sends, the others process (with 2 workers the second has two tasks)
+
+'ideal' is the rate of one worker in parallel, times the number of workers.")]
 pub(crate) struct ScalingArguments {
     /// Numbers of workers (default: 1 to the number of CPUs)
     #[arg(long, value_delimiter = ',', value_name = "LIST")]

@@ -13,7 +13,7 @@ use testbed::Namespace;
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Set by Ctrl-C, and when the program is told to end.
+    /// Set by Ctrl-C, and when the program gets a signal to end.
     pub(super) fn on_ctrl_c() -> Result<Self> {
         let stop = Self(Arc::default());
         let flag = stop.clone();

@@ -3,7 +3,7 @@
 //! # Reordering
 //!
 //! RFC 4737, section 3.3: a packet is *reordered* if its number is smaller than the next expected one, which is one more
-//! than the largest that came so far. Duplicates are no packets in this sense (section 3.4).
+//! than the largest that came so far. Duplicates are not packets in this sense (section 3.4).
 //!
 //! RouteBricks (SOSP 2009, section 6.2) counts *reordered sequences* instead: 1 4 2 3 5 is one, however many packets
 //! were late one after the other. So a run of late packets of a flow that no packet in order interrupts counts one.

@@ -29,7 +29,7 @@ pub(crate) trait Source {
     /// They cannot be read.
     fn prepare(&mut self, numbers: Range<u64>) -> Result<()>;
 
-    /// When it leaves, in nanoseconds since the start; `None` if the rate says so.
+    /// When it leaves, in nanoseconds since the start; `None` for the highest rate.
     fn due_ns(&self, number: u64) -> Option<u64>;
 
     /// Its size, FCS counted.

@@ -23,7 +23,7 @@ use super::signature::{Mark, SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
 use super::source::Source;
 use super::values::{FCS_BYTES, FrameSize, Hosts, PortRange};
 
-/// What the packets carry.
+/// The protocol of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     /// UDP datagrams

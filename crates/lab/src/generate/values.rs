@@ -1,5 +1,5 @@
 //! Values on the command line of `gen`: rates, frame sizes, ranges of addresses and ports. Each parses from text with
-//! an error that says what would be right.
+//! an error with what was expected.
 
 use std::cmp::Reverse;
 use std::fmt;

@@ -51,12 +51,20 @@ use router::table::{Align, Table};
   brickway-lab paper all --quick             everything that this machine can, in some 4 minutes
   brickway-lab paper all --from docs/papers/results.jsonl --out figures    print and draw old results again
 
-Kinds of claims: a value follows from a formula, a model or a simulation; a ratio says how many times one thing is
-another; a shape says how a curve runs; an own bound is this project's, where a paper gives only the occasion. A rate
-is what a machine of that time did: it is printed and never judged. The tolerance stands behind the published number.
+Kinds of claims:
+  value      follows from a formula, a model or a simulation
+  ratio      one thing over another
+  shape      the course of a curve
+  own bound  this project's, where a paper gives only the occasion
+  rate       of a machine of that time: printed, never judged
 
-Exit code: 0 all claims hold (what is left out has none), 3 one does not (the reason stands below its table), 1 an
-experiment could not run, 2 wrong usage.")]
+The tolerance stands behind the published number.
+
+Exit codes:
+  0  all claims hold (what is left out has none)
+  1  an experiment could not run
+  2  wrong usage
+  3  a claim does not hold; the reason stands below its table")]
 pub(crate) struct PaperArguments {
     /// Experiments by their identifier, papers (rb, nic, mr, sc, pc) or all
     #[arg(value_name = "ID", required_unless_present = "list", value_parser = known_id)]

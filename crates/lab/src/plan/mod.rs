@@ -25,11 +25,17 @@ use router::table::{Align, Table, thousands};
   brickway-lab plan --show-server modern > mine.toml           a server's file, to change
   brickway-lab plan --ports 64 --compare                       what ways to wire servers ask of links and servers
 
-The first row is what to build: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
-link: the most that a link carries each way, whatever the traffic, and its cables. work: what a server receives and works on, when traffic is
-even and in the worst case; relay: the same of a relay. hops: servers and relays on the longest way; us: microseconds there, hops times
---latency. Prices and watts are the server's file's, those of switches are options. topology: its name in a cluster's file and for
-`brickway-lab sim`, \"-\" where neither has it.")]
+The first row is the proposal: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
+
+Columns:
+  link      the most that a link carries each way, whatever the traffic, and its cables
+  work      the traffic that a server receives and processes, when it is even and in the worst case
+  relay     the same of a relay
+  hops      servers and relays on the longest way
+  us        microseconds there, hops times --latency
+  topology  its name in a cluster's file and for `brickway-lab sim`, \"-\" where neither has it
+
+Prices and watts are those of the server's file. Prices and watts of switches are options.")]
 pub(crate) struct PlanArguments {
     /// Ports of the router
     #[arg(long, required_unless_present = "show_server")]

@@ -28,9 +28,9 @@ use router::table::{Align, Table, thousands};
   brickway-lab rib check bview.gz --changes 1000000     a self-test of the router's tables on your routes
 
 A router has two copies of each table: workers read the active one, changes go to the passive one. The digest is the same
-for tables that send all addresses the same way, in any router; next hops are told apart by number.
---changes withdraws routes, announces them again or others near them, and changes next hops, in batches of 1 to 1,000 that
-are published one after another; checks; takes all of it back; and checks that the digest is the one from before.
+for tables that send all addresses the same way, in any router; next hops are distinguished by number.
+--changes withdraws routes, announces them again or others near them, and changes next hops. The changes are published in batches of
+1 to 1,000, one after another. It then checks the tables, takes all changes back, and checks that the digest is the one from before.
 Exit codes: 0 good, 1 a table is wrong, or an error.")]
 pub(crate) struct CheckArguments {
     /// A file of routes; '-' is standard input
@@ -100,7 +100,7 @@ fn are_good(examined: &[Examined]) -> bool {
 fn tell(text: &str) {
     let mut stderr = std::io::stderr().lock();
     if stderr.is_terminal() {
-        // Progress that nobody can read is no reason to stop.
+        // Progress that nobody can read is not a reason to stop.
         let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
     }
 }

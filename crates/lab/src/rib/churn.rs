@@ -73,7 +73,7 @@ impl<'a> Churn<'a> {
         self.fib
     }
 
-    /// Makes `count` changes. `progress` is told how many are made.
+    /// Makes `count` changes. `progress` gets how many are made.
     pub(super) fn change(&mut self, count: usize, progress: &mut dyn FnMut(usize)) -> Result<Done> {
         let mut done = Done::default();
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Opens a file of routes, finds out by its content what it is, and reads it. What was bad is told on standard error,
+//! Opens a file of routes, finds out by its content what it is, and reads it. Bad rows are reported on standard error,
 //! with the place and a count at the end; the rest is used, unless `--strict` refuses it all.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::mrt::{self, MrtRoutes};
 use super::route::{Route, Target};
 use router::table::thousands;
 
-/// How many bad rows are told of a file; all are counted.
+/// How many bad rows of a file are reported; all are counted.
 const ERRORS_SHOWN: usize = 20;
 /// How much of a file is looked at to find out what it is.
 const HEAD: u64 = 1 << 16;
@@ -44,7 +44,7 @@ pub(super) struct InputArguments {
     table: String,
 }
 
-/// What a file may be.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A prefix and an AS number a line

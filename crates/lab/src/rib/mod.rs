@@ -31,7 +31,7 @@ use clap::Subcommand;
 
 /// Routing tables in files: PREFIX ORIGIN text, MRT dumps, the output of 'ip route'.
 #[derive(Subcommand, Debug)]
-#[command(after_help = "A FILE is one of these, recognised by what is in it; '-' is standard input:
+#[command(after_help = "A FILE is one of these, recognised by its content ('-' is standard input):
   text      '192.0.2.0/24 64496' a line: a prefix and the AS that announces it; one family
   mrt       TABLE_DUMP_V2, as route collectors publish it: rib.20260101.0000.bz2, bview.20260101.0000.gz
   ip-route  what 'ip route' or 'ip -6 route' prints
@@ -46,13 +46,12 @@ Examples:
   brickway-lab rib synth data/rib-v4.txt.gz --routes 1000000 --output million.txt.gz
   brickway-lab rib diff yesterday.bz2 today.bz2
 
-A row that is bad is told with its line and left out, the others count; --strict refuses the whole file.
-Exit codes: 0 good, 1 an error (with --strict: any bad row; for 'check' a wrong table), 2 wrong usage;
-'diff' has its own.")]
+A bad row is reported with its line and left out. --strict refuses the whole file.
+Exit codes: 0 good, 1 an error (with --strict any bad row, for 'check' a wrong table), 2 wrong usage. 'diff' has its own.")]
 pub(crate) enum RibCommand {
     /// Print the routes: all, that to an address, or those around a prefix
     Show(show::ShowArguments),
-    /// Count: families, prefix lengths, origins or next hops, nesting; what the compiled tables cost
+    /// Count families, prefix lengths, origins or next hops, nesting, and the cost of the compiled tables
     Stats(stats::StatsArguments),
     /// Compare the compiled tables with the routes, address by address
     Check(check::CheckArguments),

@@ -15,7 +15,7 @@ use router::output::{print, say_line};
 use router::table::{Align, Table, thousands};
 
 /// Counts a table's routes by family and prefix length, its origins or next hops, and how its prefixes nest;
-/// compiles it to the router's tables and says what memory and time they take.
+/// compiles it to the router's tables and prints their memory and time.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway-lab rib stats data/rib-v6.txt.gz

@@ -19,8 +19,8 @@ use super::route::{Route, Target};
 use super::show::print_all;
 use router::table::thousands;
 
-/// Makes a table of N routes out of a real one: a random sample if N is smaller, or else all of it and more-specifics
-/// (/24, IPv6: /48) with another origin inside randomly chosen shorter prefixes, as they are announced in the wild.
+/// Makes a table of N routes out of a real one. If N is smaller, it is a random sample. Else it is all of it and more-specifics
+/// (/24, in IPv6 /48) with another origin inside randomly chosen shorter prefixes, as on the Internet.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway-lab rib synth data/rib-v4.txt.gz --routes 1000000 --output million.txt.gz

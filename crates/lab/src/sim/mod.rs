@@ -35,14 +35,18 @@ use router::table::{Align, Table, thousands};
   brickway-lab sim --topology 'mesh(4)' --topology 'mesh(64)' --matrix uniform,permutation,next --plot nodes.svg
   brickway-lab sim --matrix traffic.txt --json                 a row for each input: shares of R for each output
 
-Links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more, unless --link says something else. --capacity is what a node can
-handle in all its roles, in R: theory asks for 3 in a mesh, 2 if traffic is even.
+Without --link links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more. --capacity is the load that a node
+can handle in all its roles, in R. Theory asks for 3 in a mesh, and for 2 if traffic is even.
 
-delivered: of what the traffic asks for. c: what a node handles, in R, the busiest and the mean. direct: share of bytes that went
-directly. busiest: link. late: rows of packets of a flow that a later one overtook, as a share of packets. us: time in the cluster, of half
-of the packets and of 99 %.")]
+Columns:
+  delivered  share of the offered traffic
+  late       sequences of a flow's packets that a later packet overtook, as a share of packets
+  c          load of a node in all its roles: of the busiest, and the mean
+  direct     share of bytes that went directly
+  link       use of the busiest link
+  p50, p99   time in the cluster of 50 % and 99 % of the packets")]
 pub(crate) struct SimArguments {
-    /// How nodes are wired: mesh(4), star(4), torus(4, 4), fly(2, 3), compact(4), groups(4), cube(4), debruijn(2, 4); may be given several times
+    /// The topology: mesh(4), star(4), torus(4, 4), fly(2, 3), compact(4), groups(4), cube(4), debruijn(2, 4). May be given several times
     #[arg(long, value_name = "SHAPE", default_value = "mesh(4)")]
     topology: Vec<Shape>,
     /// R, the rate of each node's port
@@ -51,10 +55,10 @@ pub(crate) struct SimArguments {
     /// The rate of a link
     #[arg(long)]
     link: Option<Rate>,
-    /// Microseconds that a link adds to a packet's way: cable, and what a server takes besides handling it (RouteBricks: 24)
+    /// Microseconds that a link adds to a packet's way: cable, and a server's time besides handling it (24 for RouteBricks)
     #[arg(long, default_value_t = 1.0)]
     delay: f64,
-    /// What a node can handle, in R; 0: anything
+    /// The load that a node can handle, in R; 0 for any
     #[arg(long, default_value_t = 3.0)]
     capacity: f64,
     /// Who sends how much to whom: uniform, others, permutation, hot-spot, next, adversarial, or a file
@@ -66,10 +70,10 @@ pub(crate) struct SimArguments {
     /// How paths are chosen: direct-vlb, direct-vlb-others, classic-vlb, single-path
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "direct-vlb")]
     mode: Vec<String>,
-    /// How long a flow may pause and keep its path, in ms; 0: every packet for itself
+    /// How long a flow may pause and keep its path, in ms; 0 for every packet by itself
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "100")]
     delta: Vec<f64>,
-    /// Flows: how many from each input to each output, or heavy: as on the Internet, many short ones and few long ones
+    /// Flows from each input to each output: a number, or heavy (many short and few long flows, as on the Internet)
     #[arg(long, default_value = "8")]
     flows: String,
     /// Lengths of packets: imix, bytes, or those of the packets in a pcap file
@@ -110,7 +114,9 @@ pub(crate) fn sim(arguments: &SimArguments) -> Result<ExitCode> {
     if arguments.json {
         cases.iter().zip(&reports).for_each(|(case, report)| say_line!("{}", as_json(case, report)));
     } else {
-        say!("{}", table(&cases, &reports).render());
+        for table in tables(&cases, &reports) {
+            say!("{}\n", table.render());
+        }
         say!("{}", remarks(&cases, &reports));
     }
     if let Some(path) = &arguments.plot {
@@ -232,7 +238,7 @@ fn sizes(text: &str) -> Result<Sizes> {
     }
     let file =
         File::open(text).with_context(|| format!("--size {text}: imix, 1 to 65535 bytes, or a pcap file"))?;
-    let explain = || format!("'{text}' is no pcap file, or is broken");
+    let explain = || format!("'{text}' is not a pcap file, or is broken");
     let mut reader = PcapReader::new(BufReader::new(file)).with_context(explain)?;
     let mut counts: BTreeMap<u16, f64> = BTreeMap::new();
     while let Some(packet) = reader.next_packet() {
@@ -303,52 +309,56 @@ pub(crate) fn late(report: &Report) -> f64 {
     report.reordering.sequences as f64 / report.reordering.packets.max(1) as f64
 }
 
-fn table(cases: &[Case], reports: &[Report]) -> Table {
+/// Returns a table of what got through, and one of the work that it took and the time.
+fn tables(cases: &[Case], reports: &[Report]) -> [Table; 2] {
     let [left, right] = [Align::Left, Align::Right];
-    let mut table = Table::new(&[
-        ("topology", left),
-        ("matrix", left),
-        ("mode", left),
-        ("delta ms", right),
-        ("delivered %", right),
+    let case = [("topology", left), ("matrix", left), ("mode", left), ("delta, ms", right)];
+    let with = |columns: &[(&'static str, Align)]| Table::new(&[&case, columns].concat());
+    let mut through = with(&[
+        ("delivered, %", right),
         ("fairness", right),
-        ("c max", right),
-        ("c mean", right),
-        ("direct %", right),
-        ("busiest %", right),
-        ("lost", right),
-        ("late %", right),
-        ("us 50 %", right),
-        ("us 99 %", right),
+        ("dropped, packets", right),
+        ("late, %", right),
+    ]);
+    let mut work = with(&[
+        ("c, R", right),
+        ("c mean, R", right),
+        ("direct, %", right),
+        ("link, %", right),
+        ("p50, us", right),
+        ("p99, us", right),
     ]);
     for (case, report) in cases.iter().zip(reports) {
-        table.row([
-            case.scenario.shape.to_string(),
-            case.matrix.clone(),
-            case.mode.to_owned(),
-            case.delta_ms.to_string(),
+        let with = |cells: &[String]| {
+            let Case { scenario, matrix, mode, delta_ms } = case;
+            let of = [scenario.shape.to_string(), matrix.clone(), (*mode).to_owned(), delta_ms.to_string()];
+            [&of, cells].concat()
+        };
+        through.row(with(&[
             format!("{:.1}", percent(report.throughput().share())),
             format!("{:.3}", report.fairness),
+            thousands(report.losses.total()),
+            format!("{:.3}", percent(late(report))),
+        ]));
+        work.row(with(&[
             format!("{:.2}", report.c().max),
             format!("{:.2}", report.c().mean),
             format!("{:.1}", percent(report.direct_share)),
             format!("{:.1}", percent(report.links.max)),
-            thousands(report.losses.total()),
-            format!("{:.3}", percent(late(report))),
             format!("{:.0}", report.latency.p50 / 1e3),
             format!("{:.0}", report.latency.p99 / 1e3),
-        ]);
+        ]));
     }
-    table
+    [through, work]
 }
 
-/// What was lost why, and how long failures took.
+/// What was dropped why, and how long failures took.
 fn remarks(cases: &[Case], reports: &[Report]) -> String {
     let mut text = String::new();
     for (case, report) in cases.iter().zip(reports) {
         let of = format!("{}, {}, {}", case.scenario.shape, case.matrix, case.mode);
         for (reason, packets) in report.losses.named().into_iter().filter(|(_, packets)| *packets > 0) {
-            text += &format!("{of}: {} packets lost, {reason}\n", thousands(packets));
+            text += &format!("{of}: {} packets dropped: {reason}\n", thousands(packets));
         }
         for recovery in &report.recoveries {
             text += &format!(
@@ -379,9 +389,9 @@ fn as_json(case: &Case, report: &Report) -> serde_json::Value {
         .recoveries
         .iter()
         .map(|recovery| {
-            json!({"from_ms": recovery.from_ns as f64 / 1e6, "took_ms": recovery.took_ns() as f64 / 1e6, "lost": recovery.lost,
-                   "lost_on_return": recovery.lost_on_return,
-                   "lost_of_dead_node": recovery.own})
+            json!({"from_ms": recovery.from_ns as f64 / 1e6, "took_ms": recovery.took_ns() as f64 / 1e6, "dropped": recovery.lost,
+                   "dropped_on_return": recovery.lost_on_return,
+                   "dropped_by_dead_node": recovery.own})
         })
         .collect();
     json!({
@@ -398,10 +408,10 @@ fn as_json(case: &Case, report: &Report) -> serde_json::Value {
         "c_mean": report.c().mean,
         "direct_percent": percent(report.direct_share),
         "moved_packets": report.moved,
-        "packets_without_room": report.without_room,
+        "packets_link_full": report.link_full,
         "link_use_max_percent": percent(report.links.max),
         "link_use_mean_percent": percent(report.links.mean),
-        "lost_packets": losses,
+        "dropped_packets": losses,
         "late_sequences_percent": percent(late(report)),
         "late_packets": report.reordering.late_packets,
         "latency_us": {

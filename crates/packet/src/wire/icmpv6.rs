@@ -1,7 +1,7 @@
 //! ICMPv6 (RFC 4443) with neighbour discovery (RFC 4861). The options of the latter are in
 //! [`nd_option`](super::nd_option).
 //!
-//! Whoever acts on a neighbour discovery message also checks that its hop limit was 255 (RFC 4861, section
+//! Code that acts on a neighbour discovery message also checks that its hop limit was 255 (RFC 4861, section
 //! 7.1): that is in the IPv6 header and proves that no router forwarded it.
 
 use std::net::Ipv6Addr;

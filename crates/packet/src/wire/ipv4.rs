@@ -43,7 +43,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
 /// Checks the header at the start of `packet` as RFC 1812, section 5.2.2, says, and returns its octets. The checksum is
-/// looked at only if `checksum` says so. [`PlainHeader::is_good`](crate::PlainHeader::is_good) is the quick answer for
+/// looked at only if `checksum` is set. [`PlainHeader::is_good`](crate::PlainHeader::is_good) is the quick answer for
 /// most packets.
 ///
 /// # Errors

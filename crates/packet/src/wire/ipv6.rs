@@ -137,7 +137,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
 
     /// Where the upper layer starts, in octets from the start of the packet. Where the extension headers are
     /// malformed or too many, that is the packet's end: a router forwards it all the same (RFC 8200, section
-    /// 4), and whoever wants to look at the upper layer finds none.
+    /// 4), and the upper layer of such a packet cannot be read.
     #[inline]
     pub fn upper_layer_offset(&self) -> usize {
         self.upper_layer().map_or(self.bytes().len(), |upper| upper.offset)

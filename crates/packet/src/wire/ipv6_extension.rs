@@ -80,7 +80,7 @@ pub struct UpperLayer {
 
 /// The extension headers of a packet, one by one, up to the upper layer.
 ///
-/// It ends early behind the header of a fragment that is not the first: what follows is no header. A
+/// It ends early behind the header of a fragment that is not the first: what follows is not a header. A
 /// malformed header gives an error and ends it: [`WireError::Ipv6ExtensionBeyondPacket`],
 /// [`WireError::Ipv6HopByHopNotFirst`], [`WireError::Ipv6AuthenticationLength`],
 /// [`WireError::TooManyIpv6Extensions`].

@@ -71,7 +71,7 @@ pub(crate) struct Claim {
     pub(crate) interface: Interface,
     pub(crate) warn: fn(&str),
     _lock: InterfaceLock,
-    /// What the user was told of last, so that it is said once.
+    /// What was reported last, so that it is reported once.
     told: Mutex<String>,
     /// The group of the receive sockets, with the index of the interface that it is on.
     fanout: Mutex<Option<(i32, u16)>>,
@@ -81,7 +81,7 @@ pub(crate) struct Claim {
     link: Mutex<Link>,
 }
 
-/// A link, as the user was told of it.
+/// A link, as it was reported last.
 #[derive(Clone, Copy, Debug, Default)]
 enum Link {
     /// It never was up: nothing to tell.
@@ -118,7 +118,7 @@ impl Claim {
         })
     }
 
-    /// Tells the user about the port, unless it is what he was told last.
+    /// Reports the port's state, unless it was reported last.
     pub(crate) fn tell(&self, text: String) {
         let mut told = lock(&self.told);
         if *told != text {

@@ -34,7 +34,7 @@
 //! # Whose packets
 //!
 //! With `steer=all` every packet is ours, with `steer=transit` plain transit is (and ESP to the host's addresses, when
-//! [`HostSteering::take_esp`] says so), and Linux stays the host on the link
+//! [`HostSteering::take_esp`] is set), and Linux stays the host on the link
 //! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. What a
 //! `host:` port gives to the kernel comes by us again in generic mode, sealed ([`passage`]).
 //!

@@ -208,7 +208,7 @@ fn forwarding_between_two_ports_copies_nothing() {
             received.extend(receive_numbered(&mut *packet_rx, &mut other, part.len()));
         }
         assert_eq!(received, sent);
-        // Another worker's frame is no copy either.
+        // Another worker's frame is not a copy either.
         send(&mut *tx, &mut other, &sent[..10]);
         assert_eq!(tx.stats().count(Event::Copied), 0);
         // A frame of another memory is.

@@ -39,7 +39,7 @@ pub(super) struct Eal {
 
 static EAL: OnceLock<Result<Eal, String>> = OnceLock::new();
 
-/// Devices that are open. Whoever holds this lock is the only one to open or close: DPDK wants that.
+/// Devices that are open. The holder of this lock is the only one to open or close: DPDK wants that.
 pub(super) fn devices() -> MutexGuard<'static, BTreeSet<String>> {
     static DEVICES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     lock(&DEVICES)

@@ -2,7 +2,7 @@
 //! (`BRICKWAY_EAL="--file-prefix=NAME"` in the first, `"--proc-type=secondary --file-prefix=NAME"` in the others), in
 //! another. They stay in their mbufs.
 //!
-//! A ring is made by whoever names it first and stays as long as DPDK's memory: other processes may be in it.
+//! A ring is made for the first port that names it and stays as long as DPDK's memory: other processes may be in it.
 
 use std::ffi::CString;
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 //! How a frame for the host comes past the port that is on its interface.
 //!
 //! What a `host:` port gives to the kernel enters the stack by the interface again, where a port of ours may wait for
-//! just such frames. AF_XDP ports in generic mode and AF_PACKET ports with `steer=transit` say so here while they are
+//! just such frames. AF_XDP ports in generic mode and AF_PACKET ports with `steer=transit` register here while they are
 //! attached; those in native mode work before that place, and need nothing. The table is read once a batch.
 
 use packet::sync::lock;

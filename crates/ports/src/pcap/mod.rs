@@ -119,7 +119,7 @@ fn load(path: &str) -> Result<Vec<Vec<u8>>, PortError> {
         if record.link_type != ETHERNET {
             return Err(not_ethernet(path, record.link_type));
         }
-        // Cut packets are no packets, and an empty one cannot be sent.
+        // Cut packets are not packets, and an empty one cannot be sent.
         let whole = record.data.len() == record.original_length as usize;
         if whole && (1..=32_000).contains(&record.data.len()) {
             templates.push(record.data.to_vec());

@@ -66,7 +66,7 @@ impl PcapReader {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`PortError::File`] when it cannot be read or is no capture file.
+    /// [`PortError::File`] when it cannot be read or is not a capture file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PortError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| PortError::file(path, "read", error))?;
@@ -76,7 +76,7 @@ impl PcapReader {
     /// Reads from an open source; `path` is its name in errors.
     ///
     /// # Errors
-    /// [`PortError::File`] when it is no capture file.
+    /// [`PortError::File`] when it is not a capture file.
     pub fn new(path: impl Into<PathBuf>, mut source: Box<dyn Read + Send>) -> Result<Self, PortError> {
         let path = path.into();
         let mut magic = Vec::with_capacity(4);
@@ -112,7 +112,7 @@ impl PcapReader {
     /// [`PortError::File`] when the rest of the file cannot be read: it is cut off or damaged.
     #[allow(
         clippy::should_implement_trait,
-        reason = "records borrow from the reader, so this is no iterator"
+        reason = "records borrow from the reader, so this is not an iterator"
     )]
     pub fn next(&mut self) -> Option<Result<PcapRecord<'_>, PortError>> {
         if self.finished {

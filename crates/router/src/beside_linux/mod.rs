@@ -134,7 +134,7 @@ pub(crate) fn refuse(settings: &Settings) -> Result<()> {
 /// How often a router that runs looks again.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Reports what Linux was told after the router started.
+/// Reports rules that came after the router started.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     next: Instant,

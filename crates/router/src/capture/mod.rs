@@ -59,8 +59,8 @@ pub(crate) use trace::{TraceArguments, trace};
   brickway capture eth1 -w eth1.pcapng          a file for tcpdump -r and Wireshark
   brickway capture -w - | wireshark -k -i -     Wireshark; or link it into its extcap folder: brickway extcap --help
 
-What a port's workers do not take (packets to the router itself, mostly) does not pass here: tcpdump on the interface sees it. Times are
-those of the worker's turn, in UTC. A client that is too slow loses packets, which are counted at the end, and the router none.
+Packets that a port's workers do not take are not captured: mostly those to the router itself. tcpdump on the interface sees them. Times
+are those of the worker's turn, in UTC. A client that is too slow loses packets, which are counted at the end, and the router none.
 A capture ends when the router reads its settings or its configuration again. Only root and the group that may change the router
 may capture: [control] write_group.
 

@@ -6,7 +6,7 @@
 //! | `exchange` | `-R`: another configuration in the running one's place |
 //! | `handlers` | `-h` and `-x`: which handlers are meant, and what is printed of them |
 //!
-//! Whoever calls the program by the name `click` gets this command.
+//! The program's name `click` selects this command.
 
 mod exchange;
 mod handlers;

@@ -267,7 +267,7 @@ pub struct PortConfig {
     pub addresses: Vec<IpNet>,
 }
 
-/// Links are told apart by a byte.
+/// Links are distinguished by a byte.
 const MOST_LINKS: usize = 255;
 
 const A_NAME: &str = "letters, digits, '-', '_' and '.'";

@@ -222,10 +222,7 @@ mod tests {
                 &[(1, &[]), (1, &["any any any, 9 1"])],
                 "node 'r3': serves: 'any any any, 9 1': word 3 is 'any,'",
             ),
-            (
-                &[(1, &[]), (1, &["any any any in eth1"])],
-                "expected the paint of the input interface, 0 to 255",
-            ),
+            (&[(1, &[]), (1, &["any any any in eth1"])], "expected the number of the input port, 0 to 255"),
         ] {
             let said = cluster(routing).unwrap_err();
             assert!(said.contains(says), "{says}: {said}");

@@ -1,4 +1,4 @@
-//! The node around its member's threads: Linux's interfaces while it leads, what its graph is told, what the graph says.
+//! The node around its member's threads: Linux's interfaces while it leads, what its graph gets, what the graph reports.
 
 use packet::sync::lock;
 use std::collections::{HashSet, VecDeque};
@@ -224,7 +224,7 @@ impl NodeHost {
         self.command(&format!("ip address replace {address}/64 dev {name} nodad"));
     }
 
-    /// Runs a command of our own; what it says is told when it fails.
+    /// Runs a command of our own. Its output is reported when it fails.
     fn command(&self, words: &str) {
         let mut parts = words.split(' ');
         let output = Command::new(parts.next().unwrap_or_default()).args(parts).output();
@@ -355,7 +355,7 @@ pub(super) struct Between {
     told: Option<u32>,
     /// To which node packets are carried that the leader has to judge.
     carries_to: Option<u32>,
-    /// Of the host's addresses that were told last.
+    /// Of the host's addresses that were passed on last.
     addresses: Option<u64>,
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
@@ -437,7 +437,7 @@ impl Between {
             direct: number("to.direct"),
             balanced: number("to.balanced"),
             moved: number("to.moved"),
-            without_room: number("to.without_room"),
+            link_full: number("to.link_full"),
             links: Vec::new(),
             classes: Vec::new(),
         };

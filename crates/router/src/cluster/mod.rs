@@ -385,7 +385,7 @@ fn leave(file: &ClusterConfig, node: &str) -> Result<ExitCode> {
     say_line!("node '{node}' has left the cluster '{}'", rest.name);
     if !was_there {
         say_line!(
-            "it was no member before; if its server still forwards, cut off from the store, end it there"
+            "it was not a member before; if its server still forwards, cut off from the store, end it there"
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -86,7 +86,7 @@ fn row(
         balanced: traffic.balanced,
         balanced_bytes: traffic.balanced_bytes,
         moved: traffic.moved,
-        without_room: traffic.without_room,
+        link_full: traffic.link_full,
         links: links.collect(),
     }
 }

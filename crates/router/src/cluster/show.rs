@@ -12,7 +12,7 @@ use super::agreed::Ignored;
 use super::config::{ClusterConfig, NodeConfig, Role};
 use super::fronts;
 use crate::output::print;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, thousands};
 
 /// Tables differ.
 const DIFFERS: u8 = 3;
@@ -50,12 +50,15 @@ pub(super) fn show(
         ("routes", right),
         ("digest", left),
         ("links", right),
-        ("direct", right),
-        ("balanced", right),
-        ("moved", right),
-        ("without room", right),
     ];
     let mut nodes = Table::new(&columns);
+    let mut paths = Table::new(&[
+        ("node", left),
+        ("direct", right),
+        ("balanced", right),
+        ("flowlets moved", right),
+        ("link full, packets", right),
+    ]);
     let mut links = Table::new(&[
         ("node", left),
         ("link", right),
@@ -124,7 +127,7 @@ pub(super) fn show(
                 "compared_at": at, "routes": routes, "digest": format!("{sum:016x}"),
                 "differs": differing.contains(&node.name),
                 "direct": traffic.direct, "balanced": traffic.balanced, "moved": traffic.moved,
-                "without_room": traffic.without_room, "links": traffic.links,
+                "link_full": traffic.link_full, "links": traffic.links,
             });
             print(&format!("{row}\n"));
             continue;
@@ -140,10 +143,13 @@ pub(super) fn show(
             if at == 0 { "-".to_owned() } else { routes.to_string() },
             digest,
             format!("{up}/{}", traffic.links.len()),
+        ]);
+        paths.row([
+            node.name.clone(),
             share(traffic.direct),
             share(traffic.balanced),
             share(traffic.moved),
-            traffic.without_room.to_string(),
+            thousands(traffic.link_full),
         ]);
         fronts::add_rows(&mut divided, &node.name, &traffic.classes, name_of);
         for link in &traffic.links {
@@ -170,13 +176,13 @@ pub(super) fn show(
                 None => "nobody leads".to_owned(),
             }
         ));
-        print(&nodes.render());
-        print("\n");
-        print(&links.render());
-        if has_fronts {
-            print(&format!("\n{}", divided.render()));
+        for table in [&nodes, &paths, &links] {
+            print(&format!("{}\n", table.render()));
         }
-        print(&format!("\n{}", super::origins()));
+        if has_fronts {
+            print(&format!("{}\n", divided.render()));
+        }
+        print(&super::origins());
     }
     if let Some(report) = ignored.report() {
         graph::note!("{report}");

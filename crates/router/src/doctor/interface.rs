@@ -142,7 +142,7 @@ pub(super) fn active_queues(text: &str) -> Option<usize> {
 /// Linux drops packets whose source it would reach by another interface (the larger of both settings counts,
 /// Documentation/networking/ip-sysctl.rst).
 fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<Finding> {
-    // A dot in the interface's name is no separator.
+    // A dot in the interface's name is not a separator.
     let own = format!("net.ipv4.conf.{}.rp_filter", name.replace('.', "/"));
     let value = |name: &str| sysctl(name).and_then(|value| value.parse::<u8>().ok()).unwrap_or(0);
     (value("net.ipv4.conf.all.rp_filter").max(value(&own)) == 1).then(|| {

@@ -33,18 +33,18 @@ use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
 
-/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, IPsec, rules of Linux that the router
-/// bypasses, and of each PORT its link, MTU, queues, offloads, and the way of its transit.
+/// Checks whether this machine can route well: the kernel, permissions, memory, sysctls, IPsec, and rules of Linux that the router
+/// bypasses. Of each PORT it checks link, MTU, queues, offloads, and the way of its transit.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  brickway doctor eth1 eth2                what is in the way of 'brickway run eth1 eth2'
+  brickway doctor eth1 eth2                problems that 'brickway run eth1 eth2' would have
   brickway doctor --config brickway.toml   of the ports of a settings file
-  sudo brickway doctor eth1 eth2 --fix     put right what can be put right
+  sudo brickway doctor eth1 eth2 --fix     apply the remedies that can be applied
 
-A PORT is an interface, or DRIVER:INTERFACE. '--fix' changes sysctls, offloads, and brings interfaces up, until
-the next boot, and lets Linux forward again between ports that a router left closed (fail = \"closed\"); it says
-what it did.
-Exit codes: 0 nothing is bad, 1 something is, 2 wrong usage.")]
+A PORT is an interface, or DRIVER:INTERFACE. '--fix' changes sysctls and offloads, and brings interfaces up, until
+the next boot. It lets Linux forward again between ports that a router left closed (fail = \"closed\"). It prints
+each change.
+Exit codes: 0 no problem, 1 a problem, 2 wrong usage.")]
 pub(crate) struct DoctorArguments {
     /// The ports that the router is to have
     #[arg(value_name = "PORT")]

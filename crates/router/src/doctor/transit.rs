@@ -22,7 +22,7 @@ struct Card {
     is_too_long: bool,
     /// Whether it can receive and send without copying.
     is_zero_copy: bool,
-    /// For a veth: whether its other end takes no redirected frames. Cards take them once they have a program, and say so
+    /// For a veth: whether its other end takes no redirected frames. Cards take them once they have a program, and have the flag
     /// then only.
     is_deaf: bool,
     /// The name of a veth's other end, if that is in this namespace.

@@ -110,12 +110,12 @@ pub(crate) struct Following {
     shared: Shared,
     addresses: Option<u64>,
     links: Vec<Link>,
-    /// Of each port, what it was told last.
+    /// Of each port, what it got last.
     vlans: Vec<Vec<(VlanId, VlanShare)>>,
-    /// Of each port, what its elements were told last, and when that was made ([`Mirror::link_generations`]).
+    /// Of each port, what its elements got last, and when that was made ([`Mirror::link_generations`]).
     own: Vec<Own>,
     generations: Option<(u64, u64)>,
-    /// What the followers were told last.
+    /// What the followers got last.
     by_ports: Option<Vec<IpAddr>>,
     in_kernel: Arc<Mutex<InKernel>>,
     /// What follows Linux for features.

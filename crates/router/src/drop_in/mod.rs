@@ -136,7 +136,7 @@ pub(crate) fn configuration(
             (Some(device), _) => (device.mac, device.mtu),
             (None, Some(link)) => {
                 let mac = link.mac.with_context(|| {
-                    format!("'{}' is no Ethernet interface; a port must be one", port.name)
+                    format!("'{}' is not an Ethernet interface; expected one as a port", port.name)
                 })?;
                 (packet::wire::ethernet::MacAddr(mac), link.mtu)
             }

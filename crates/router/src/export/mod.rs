@@ -53,7 +53,7 @@ pub(crate) struct Sample<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// Which way a packet takes, as far as the routes say so.
+/// Which way a packet takes, by the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Way {
     /// The number of the interface by which it leaves; 0 where there are several, or none.

@@ -285,7 +285,7 @@ macro_rules! features {
 }
 
 features! {
-    /// Who finishes what the fast path does not.
+    /// The slow path, which finishes what the fast path cannot.
     slow_path,
     /// The access list. It comes before all else that judges: what it denies must not reach Linux by another way.
     acl,

@@ -8,7 +8,7 @@ use control::api::SeenPacket;
 use super::key::{Flow, Parsed};
 use crate::capture::recorder::Filter;
 
-/// Flows that are told apart; samples of all others are one. A flow that fills a link is among the first.
+/// Flows that are distinguished; samples of all others are one. A flow that fills a link is among the first.
 const MOST_FLOWS: usize = 1 << 16;
 
 /// A port and a direction.
@@ -45,7 +45,7 @@ impl Sum {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     ways: BTreeMap<Way, Sum>,
-    /// `None`: the flows beyond those that are told apart.
+    /// `None`: the flows beyond those that are distinguished.
     flows: HashMap<(Way, Option<Flow>), Sum>,
 }
 

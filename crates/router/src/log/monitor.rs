@@ -23,7 +23,7 @@ use crate::show::{Socket, find, parse};
 
 TIME is 3:10 or 3:10:30 (the last time that the clock showed it), '2026-11-27 3:10', 5m, 2h or 3d ago, or now; times are local.
 With --json they are UTC, and an event is an object: time, level, text, event, and fields such as port, prefix, node, reason, user,
-pid. {\"lost\":N} says that the reader was too slow for N events.
+pid. {\"lost\":N} counts N events that the reader was too slow for.
 Routes have a history of their own: brickway show changes. More events: brickway set log.level debug, which has the states of
 neighbours. In the journal each field is one of its own: journalctl -u brickway PORT=eth1
 

@@ -22,7 +22,10 @@ enum What {
   brickway new element RedMark          in Brickway's source tree: makes the folder red_mark there
   brickway new element RedMark --brickway ../brickway
 
-Then, in that folder: cargo test; cargo run -- help RedMark; cargo run -- run FILE.click")]
+Then, in that folder:
+  cargo test
+  cargo run -- help RedMark
+  cargo run -- run FILE.click")]
     Element {
         /// The class's name in configurations, such as RedMark
         name: String,

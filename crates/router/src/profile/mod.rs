@@ -47,14 +47,14 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 Open the file in a browser: a click on a frame enlarges it, Ctrl-F searches. A frame is as wide as its share of the samples; below
 lies who calls. Elements stand by their type ('element CheckIpHeader'), several that work as one as 'fused run'; functions of the
-kernel end with _[k]. Needs root, or CAP_PERFMON and CAP_SYS_PTRACE. docs/cost.md says more.
+kernel end with _[k]. Needs root, or CAP_PERFMON and CAP_SYS_PTRACE. docs/cost.md has more.
 
 Exit codes: 0 done, 1 not permitted, or nothing was sampled, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct ProfileArguments {
     /// How long, 1 to 3600; Ctrl-C ends it earlier
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// The file to write, - for standard output (default: flame.svg; standard output with --json or --folded)
+    /// The file to write, - for standard output (default: flame.svg, with --json or --folded standard output)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// One JSON object a stack: thread, frames from the outermost on, samples

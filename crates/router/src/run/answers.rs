@@ -1,4 +1,4 @@
-//! What `brickway show` is told, and what `brickway set` and `reload` do: the answers of a running router.
+//! The rows of `brickway show`, and what `brickway set` and `reload` do: the answers of a running router.
 //!
 //! The locks of the router and of the mirror are held for a page of rows at most, never while a client takes its time.
 
@@ -356,7 +356,7 @@ impl Live {
         let mut rows = Vec::new();
         for copy in &stats {
             for counts in copy.elements.iter().flat_map(|element| &element.queues) {
-                // What is handed to Linux is no queue of a port.
+                // What is handed to Linux is not a queue of a port.
                 let Some(queue) = counts.queue.filter(|_| meter::to_linux(&counts.port).is_none()) else {
                     continue;
                 };
@@ -375,7 +375,7 @@ impl Live {
                     is_slow: copy.copy >= workers,
                     packets: counts.packets,
                     bytes: counts.bytes,
-                    lost: counts.lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
+                    dropped: counts.lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
                     shared_with: if others == [copy.copy] { Vec::new() } else { others },
                 });
             }
@@ -664,7 +664,7 @@ fn by_a_rule(decision: Decision) -> Option<&'static str> {
         Decision::Blackhole => Some("blackhole (a policy rule)"),
         Decision::Unreachable => Some("unreachable (a policy rule)"),
         Decision::Prohibit => Some("prohibit (a policy rule)"),
-        Decision::Punt => Some("Linux decides (a policy rule, see 'brickway show problems')"),
+        Decision::Punt => Some("punted (a policy rule; run 'brickway show problems')"),
     }
 }
 
@@ -701,8 +701,8 @@ fn behind(next_hop: &Option<NextHop<fib::Adjacency>>, what: &str) -> String {
     match next_hop {
         Some(NextHop::Forward(adjacency)) => format!("forwarded {what}, {adjacency}"),
         Some(NextHop::Resolve(_)) => format!("neighbour to resolve ({what})"),
-        Some(NextHop::Punt) if what.is_empty() => "Linux decides".to_owned(),
-        Some(NextHop::Punt) => format!("Linux decides ({what})"),
+        Some(NextHop::Punt) if what.is_empty() => "punted".to_owned(),
+        Some(NextHop::Punt) => format!("punted ({what})"),
         Some(other) => other.to_string(),
         None => what.to_owned(),
     }

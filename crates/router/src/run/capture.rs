@@ -222,7 +222,7 @@ struct Stream<'a, 'r> {
 }
 
 impl Stream<'_, '_> {
-    /// Sends what is recorded, at most `most`, until `is_over` says so when all is sent, or the recorders are gone.
+    /// Sends what is recorded, at most `most`, until `is_over` returns true when all is sent, or the recorders are gone.
     fn run(
         &mut self,
         mut is_over: impl FnMut(&Self) -> bool,

@@ -47,7 +47,7 @@ pub(super) struct Live {
     pub(super) meter: Mutex<Meter>,
     /// Bytes of a packet that a frame holds.
     pub(super) frame_bytes: usize,
-    /// In a few words, for whoever asks the service manager.
+    /// In a few words, for the service manager.
     pub(super) status: String,
     pub(super) notify: Notify,
     pub(super) supervisor: Supervisor,

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | this one | the command line; from its words to a router that runs, and to its end |
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
-//! | `answers` | what `brickway show` is told |
+//! | `answers` | the rows of `brickway show` |
 //! | `changes` | what routes were and became |
 //! | `capture` | packets for `brickway capture` and `trace` |
 //! | `export` | samples for collectors |
@@ -83,9 +83,18 @@ const LONGEST_END: Duration = Duration::from_secs(5);
   brickway run router.click --read rt.table --for 1
   brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
 
-A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are auto (the default for a list of ports: in the kernel or af_xdp, whichever is
-faster), xdp, af_xdp, af_packet (the default in configurations), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; in a list of ports PORT.NUMBER
-is a VLAN of another of them, as Linux has it, or with a TAP interface of this name. Options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]. Options drop, corrupt, duplicate, reorder, delay, trace and capture work with each driver.
+
+Drivers:
+  auto       in the kernel or af_xdp, whichever is faster; the default for a list of ports
+  xdp        forwarding in the kernel
+  af_xdp     AF_XDP sockets
+  af_packet  packet sockets; the default in configurations
+  host       into Linux's stack
+  dpdk       a device of DPDK, in a build with it
+  tap, pcap, memory, null
+
+In a list of ports PORT.NUMBER is a VLAN of another port, as Linux has it, or with a TAP interface of this name.")]
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
     /// and values of its variables
@@ -94,7 +103,7 @@ pub(crate) struct RunArguments {
     /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
     config: Option<PathBuf>,
-    /// What carries the packets of ports that name no driver: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
+    /// The driver of ports that name none: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
     #[arg(long)]
     driver: Option<Driver>,
     /// Print the configuration that the ports get, and end
@@ -102,7 +111,7 @@ pub(crate) struct RunArguments {
     print_config: bool,
     #[command(flatten)]
     options: Flags,
-    /// What a port's name in the configuration stands for
+    /// The port behind a name in the configuration
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = load::parameter)]
     ports: Vec<(String, String)>,
     /// Who receives, processes and sends: parallel (each worker all of it), pipeline or serial, to measure hand-over
@@ -128,7 +137,7 @@ pub(crate) struct RunArguments {
     script: Option<Script>,
 }
 
-/// Runs a Lua script that forwards between ports, by Linux's routes and neighbours; what it leaves goes to Linux.
+/// Runs a Lua script that forwards between ports, by Linux's routes and neighbours; Linux gets the packets that it leaves.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   brickway lua examples/lua/router.lua eth1 eth2      the example: forwards as `brickway run eth1 eth2` does
@@ -139,8 +148,8 @@ pub(crate) struct RunArguments {
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
 brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it.
 rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
-`brickway show handlers main.exports` lists the script's own handlers; main.state says whether it runs, main.errors how many
-calls failed, main.last_error the last one.")]
+`brickway show handlers main.exports` lists the script's own handlers. main.state is its state, main.errors the number of failed
+calls, main.last_error the last error.")]
 pub(crate) struct LuaArguments {
     /// The script
     #[arg(value_name = "FILE.lua")]
@@ -154,7 +163,7 @@ pub(crate) struct LuaArguments {
     /// Leave to Linux the packets on which the script fails, instead of dropping them: not for scripts that filter
     #[arg(long)]
     errors_to_linux: bool,
-    /// What carries the packets of ports that name no driver: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
+    /// The driver of ports that name none: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
     #[arg(long)]
     driver: Option<Driver>,
     /// Print the configuration around the script, and end

@@ -90,9 +90,9 @@ words! {
 options! {
     /// The options above all sections.
     General "" {
-        /// What Linux forwards between the ports while no router runs, be it stopped, killed or not started for a mistake in its
-        /// settings: "open" (all that it would forward without a router, unfiltered), "closed" (nothing; `brickway doctor --fix`
-        /// ends that). It stands above all sections.
+        /// Linux's forwarding between the ports while no router runs, be it stopped, killed or not started for a mistake in its
+        /// settings. With "open" Linux forwards as without a router, unfiltered. With "closed" it forwards nothing, until
+        /// `brickway doctor --fix`. This option stands above all sections.
         #[example = "\"open\""]
         fail: Fail = Fail::Open,
     }
@@ -202,7 +202,7 @@ options! {
         /// Users of this host who may connect and make routes, besides root; by name or number.
         #[example = "[\"frr\"]"]
         users: Option<Vec<String>> = None,
-        /// Let everybody connect who reaches the address, from other hosts too. Whoever does makes routes.
+        /// Let everybody connect who reaches the address, from other hosts too. Everybody then makes routes.
         #[example = "false"]
         insecure: bool = false,
     }
@@ -244,7 +244,7 @@ impl About for FpmSettings {
 }
 
 options! {
-    /// What Linux was configured to do to forwarded packets.
+    /// Linux's own rules for forwarded packets.
     BesideLinux "beside_linux" {
         /// Packets that the router forwards bypass Linux's packet filters and address translation. While Linux has rules for
         /// them the router does not start, unless they are named here: "firewall", "nat". It works by Linux's policies of IPsec;
@@ -288,7 +288,7 @@ impl About for ControlSettings {
 }
 
 options! {
-    /// What is printed and logged while the router runs.
+    /// Output and log while the router runs.
     LogSettings "log" {
         /// Print a line of rates every so many seconds; 0 for none. Without it every second on a terminal, else none.
         #[example = "0"]
@@ -531,7 +531,7 @@ impl Settings {
     /// Sets an option from a text without quotes.
     ///
     /// # Errors
-    /// What would be right.
+    /// What was expected.
     pub(crate) fn set(&mut self, option: &Opt, text: &str) -> Result<(), String> {
         let section = self.sections_mut().into_iter().find(|section| section.has(option));
         let section = section.ok_or("there is no such option")?;
@@ -545,7 +545,7 @@ impl Settings {
     /// Puts what the command line says above these settings.
     ///
     /// # Errors
-    /// Names the flag that is wrong, and says what would be right.
+    /// Names the flag that is wrong, and what was expected.
     pub(crate) fn apply<const OF_NODE: bool>(&mut self, flags: &Flags<OF_NODE>) -> Result<(), String> {
         let is_given = |flag| flags.given().any(|(given, _)| given == flag);
         if is_given("workers") && !is_given("min-workers") {

@@ -36,7 +36,7 @@ impl Opt {
     }
 }
 
-/// What is wrong with a section whose options are right one by one: the option to blame, what it is, and what would be right.
+/// What is wrong with a section whose options are right one by one: the option to blame, what it is, and what was expected.
 pub(crate) type Problem = (&'static str, String, String);
 
 /// A section of the settings.
@@ -50,7 +50,7 @@ pub(crate) trait Section {
     /// Sets an option from a text without quotes. A list takes items between commas, beside those that it has.
     ///
     /// # Errors
-    /// What would be right.
+    /// What was expected.
     fn set(&mut self, key: &str, text: &str) -> Result<(), String>;
 
     /// Whether the option is one of its.
@@ -103,7 +103,7 @@ pub(crate) trait Value: Clone + Sized {
 /// Reads the text of a flag or of `brickway set`.
 ///
 /// # Errors
-/// What would be right.
+/// What was expected.
 pub(crate) fn of_text<T: Value>(text: &str, limits: Option<(f64, f64)>) -> Result<T, String> {
     let toml = T::quote(text);
     let value = DeValue::parse(&toml).ok().and_then(|value| T::read(value.get_ref(), limits));

@@ -42,27 +42,27 @@ options! {
     /// A port: an interface of Linux that the router takes transit packets from. Write one section for each.
     PortSettings "port" {
         /// The name of the interface. Ports of DPDK and TAP ports: the name that the interface in Linux gets. A VLAN (802.1Q) of
-        /// another port: that one's name, a dot and its number, as "eth1.100"; without such an interface in Linux the router makes
+        /// another port: that one's name, a dot and its number, as "eth1.100". Without such an interface in Linux the router makes
         /// one.
         #[example = "\"eth1\""]
         name: String = String::new(),
-        /// What carries the packets. "xdp": a BPF program forwards plain transit in the kernel, by the router's tables, and hands
+        /// The driver. "xdp": a BPF program forwards plain transit in the kernel, by the router's tables, and hands
         /// the rest to the router (Linux 6.6 or newer). "af_xdp": it hands over everything (Linux 5.9 or newer). "auto": as
-        /// "xdp" where the card's driver would copy what it hands over, else as "af_xdp"; on a veth the program runs in the
-        /// kernel's stack, so that hosts at its other end keep their segmentation. "af_packet": any interface, slower
-        /// (Linux 6.6 or newer). "dpdk": a whole device, in a build with it. "tap". "vlan": the driver of the port below; the
-        /// default for a port named so, and without any other option.
+        /// "xdp" where the card's driver would copy what it hands over, else as "af_xdp". On a veth the program of "auto" runs in
+        /// the kernel's stack, so that hosts at its other end keep their segmentation. "af_packet": any interface, slower
+        /// (Linux 6.6 or newer). "dpdk": a whole device, in a build with it. "tap": a TAP interface. "vlan": the driver of the
+        /// port below. It is the default for a port with a VLAN's name, and has no other options.
         #[example = "\"auto\""]
         driver: Driver = Driver::Auto,
-        /// What the driver opens, when that is not the interface of this name: "0000:03:00.0" with DPDK.
+        /// The device that the driver opens, if it is not the interface of this name: "0000:03:00.0" with DPDK.
         #[example = "\"eth1\""]
         device: Option<String> = None,
         /// Options of the driver, as behind the ? in a port's spec: "queues=4&ring=2048".
         #[example = "\"ring=1024\""]
         options: String = String::new(),
-        /// How Linux sees the port: "interface" (as the interface that it is: addresses, neighbours and sessions of
-        /// routing daemons stay where they are), "tap" (as a TAP interface made for it; the default for "dpdk" and
-        /// "tap"), "none" (not at all).
+        /// The port in Linux. "interface": the interface that it is, on which addresses, neighbours and sessions of
+        /// routing daemons stay. "tap": a TAP interface made for it, the default for "dpdk" and "tap". "none": Linux does not
+        /// see the port.
         #[example = "\"interface\""]
         host: Host = Host::Interface,
     }
@@ -87,7 +87,7 @@ impl About for PortSettings {
             return None;
         }
         if self.host == Host::Interface && matches!(self.driver, Driver::Dpdk | Driver::Tap) {
-            let message = format!("a port of {} is no interface of Linux", self.driver.word());
+            let message = format!("a port of {} is not an interface of Linux", self.driver.word());
             return Some(("host", message, "host is \"tap\" or \"none\"".to_owned()));
         }
         if self.driver == Driver::Tap && self.host == Host::Tap && self.device.is_none() {
@@ -165,7 +165,7 @@ impl Settings {
     /// none.
     ///
     /// # Errors
-    /// Says which port is wrong, and what would be right.
+    /// Says which port is wrong, and what was expected.
     pub(crate) fn of_ports<'a>(
         names: impl IntoIterator<Item = &'a str>,
         driver: Driver,
@@ -195,7 +195,7 @@ impl Settings {
                 port.host = PortSettings::usual_host(port.driver);
                 port.name = match port.driver {
                     _ if name.is_some() => name.unwrap_or_default().to_owned(),
-                    // A PCI address is no name of an interface.
+                    // A PCI address is not a name of an interface.
                     Driver::Dpdk => ports::twin_name(device),
                     _ => device.to_owned(),
                 };

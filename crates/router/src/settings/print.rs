@@ -31,7 +31,7 @@ impl Settings {
     /// What the settings say, for people.
     pub(crate) fn summary(&self) -> String {
         let mut table =
-            Table::new(&[("port", Align::Left), ("opened as", Align::Left), ("Linux sees", Align::Left)]);
+            Table::new(&[("port", Align::Left), ("driver", Align::Left), ("Linux sees", Align::Left)]);
         for port in &self.ports {
             let host = match port.host {
                 _ if port.driver == Driver::Vlan => format!("an interface {}", port.name),

@@ -35,7 +35,7 @@ impl<'a> File<'a> {
         errors.is_empty().then(|| table.into_inner())
     }
 
-    /// Notes a mistake at some bytes of the text, with what would be right unless that is empty.
+    /// Notes a mistake at some bytes of the text, with what was expected unless that is empty.
     pub(super) fn mistake(&self, place: Range<usize>, message: impl Into<String>, right: &str) {
         let start = place.start.min(self.text.len());
         let before = self.text.get(..start).unwrap_or_default();
@@ -131,7 +131,7 @@ impl<'f, 'a> Section<'f, 'a> {
             if section.table.is_none() {
                 self.mistake(
                     key,
-                    format!("'{key}' is no section"),
+                    format!("'{key}' is not a section"),
                     &format!("write {}, and below it its options", section.title),
                 );
             }
@@ -152,7 +152,7 @@ impl<'f, 'a> Section<'f, 'a> {
         if value.get_ref().as_array().map(|array| array.len()) != Some(sections.len()) {
             self.mistake(
                 key,
-                format!("'{key}' is no list of sections"),
+                format!("'{key}' is not a list of sections"),
                 &format!("write {title} before each of them"),
             );
         }

@@ -20,7 +20,7 @@ options! {
         #[example = "\"range_tree\""]
         #[flag("ipv6-table", "NAME")]
         ipv6: Kind<u128> = Kind::default(),
-        /// Compare Linux's routes with the forwarding tables every so many seconds; 0: never. Where they differ, all routes are
+        /// Compare Linux's routes with the forwarding tables every so many seconds, with 0 never. Where they differ, all routes are
         /// read again, and a message has the number. A check takes 100 bytes of memory a route for a moment.
         #[example = "600"]
         #[live = true]
@@ -40,7 +40,7 @@ impl TableSettings {
         Kinds { ipv4: self.ipv4, ipv6: self.ipv6 }
     }
 
-    /// Returns what is wrong with them for a port of this driver, and what would be right.
+    /// Returns what is wrong with them for a port of this driver, and what was expected.
     pub(crate) fn problem_with(&self, driver: Driver) -> Option<(String, String)> {
         let name = self.kinds().not_shared().filter(|_| driver == Driver::Xdp)?;
         let message = format!("driver = \"xdp\": the kernel cannot read the table {name}");

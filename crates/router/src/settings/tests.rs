@@ -109,7 +109,7 @@ fn every_option_is_read() {
     // What is printed is read as the same.
     assert_eq!(parse("x", &settings.to_toml()).unwrap(), settings);
     let summary = "\
-port  opened as                              Linux sees
+port  driver                                 Linux sees
 eth1  af_packet:eth1?steer=transit&ring=512  the interface itself
 up0   dpdk:0000:03:00.0                      a TAP interface up0
 eth2  af_xdp:eth2?queues=2&steer=all         nothing
@@ -241,7 +241,7 @@ fn mistakes_of_all_kinds_have_a_line() {
         ("[port]\nname = 'a'", ["brickway.toml:1: 'port' is no list", "write [[port]]"]),
         (
             "workers = 4\n[[port]]\nname = 'a'",
-            ["brickway.toml:1: 'workers' is no section", "write [workers]"],
+            ["brickway.toml:1: 'workers' is not a section", "write [workers]"],
         ),
         ("[[port]]\ndriver = 'tap'", ["brickway.toml:1: a port without a name", "name = \"eth1\""]),
         ("[[port]]\nname = 7", ["brickway.toml:2: name = 7 cannot be", "a text in quotes"]),

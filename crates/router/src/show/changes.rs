@@ -23,8 +23,8 @@ use crate::table::{Table, thousands};
   brickway show changes --json | jq 'select(.new == null)'    routes that went
 
 TIME is 3:10 or 3:10:30 (the last time that the clock showed it), '2026-11-27 3:10', 5m, 2h or 3d ago, or now; times are local, and
-UTC with --json. The router keeps the last 65,536 changes of routes in force; older ones are overwritten, and the last line says how
-far back they reach. A next-hop object (ip nexthop) that gets other paths moves the packets of its routes, and has lines of its own.
+UTC with --json. The router keeps the last 65,536 changes of routes in force; older ones are overwritten, and the last line has the
+time of the oldest. A next hop of 'ip nexthop' that gets other paths moves the packets of its routes, and has lines of its own.
 Links that go up and down are in brickway monitor --since TIME.")]
 pub(super) struct ChangesArguments {
     /// A prefix, with those inside it; or an address, with the prefixes that have it inside
@@ -92,9 +92,7 @@ pub(super) fn print_rows(rows: Rows<'_>) -> Result<()> {
             ChangeRow::Route { time, table, prefix, old, new } => {
                 (time, format!("{prefix} table {table}"), old, new)
             }
-            ChangeRow::Object { time, object, old, new } => {
-                (time, format!("next-hop object {object}"), old, new)
-            }
+            ChangeRow::Object { time, object, old, new } => (time, format!("next-hop id {object}"), old, new),
         };
         is_empty = false;
         let lines = match (old, new) {

@@ -56,7 +56,7 @@ fn table(nodes: &[ClusterNodeRow]) -> Table {
         right("output"),
         right("direct"),
         right("balanced"),
-        right("moved"),
+        right("flowlets moved"),
     ]);
     let sums = LOADS.map(|(_, load)| nodes.iter().map(load).sum::<u64>());
     for row in nodes {

@@ -17,9 +17,9 @@ use crate::table::{Table, thousands};
   brickway show cost --unfused                  each element by itself
   brickway show cost --json | jq 'select(.share > 0.1)'
 
-Columns: worker, packets, fill (packets in a batch), cycles (TSC ticks a packet, of the step alone), share (of the worker's time);
-cache-misses (of the last level) and branch-misses a packet, where the CPU counts them; class, element. Elements in a row that work
-as one are one row. With --unfused they do not, until the answer is there; packets then cost more. docs/cost.md says more.")]
+Columns: worker, packets, fill (packets in a batch), cycles (TSC ticks a packet, of the step alone), share (of the worker's time),
+class, element. Where the CPU counts them also cache-misses (of the last level) and branch-misses a packet. A fused run of elements
+is one row. --unfused takes runs apart until the answer is complete; packets then cost more. docs/cost.md has more.")]
 pub(super) struct CostArguments {
     /// The column by which rows are sorted: names upwards, numbers downwards
     #[arg(long, value_name = "COLUMN", default_value = "share", hide_possible_values = true)]

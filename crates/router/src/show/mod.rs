@@ -71,8 +71,12 @@ impl Socket {
   brickway show changes --since 3:10        what routes were and became since then
   brickway show cost                        where the workers' cycles go
 
-Exit codes: 0 good, 1 the router refuses, or there is no route, 2 wrong usage, 3 'show drift' found differences,
-4 no router answers at the socket."
+Exit codes:
+  0  good
+  1  the router refuses, or there is no route
+  2  wrong usage
+  3  'show drift' found differences
+  4  no router answers at the socket"
 )]
 pub(crate) struct ShowArguments {
     #[command(subcommand)]

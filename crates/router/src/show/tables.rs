@@ -176,7 +176,7 @@ pub(super) fn fill<C: IntoIterator<Item = String>>(
     result
 }
 
-/// What is printed where there are no rows: a list that is empty says so.
+/// What is printed where there are no rows: an empty list has a line for it.
 fn nothing(show: &Show) -> &'static str {
     match show {
         Show::Ports(_) => "no ports",
@@ -446,20 +446,20 @@ const QUEUE: [(&str, Align); 7] = [
     right("worker"),
     right("packets"),
     right("bytes"),
-    right("lost"),
-    left("shared with, reasons of losses"),
+    right("dropped"),
+    left("shared with, reasons of drops"),
 ];
 
 fn queue(row: QueueRow) -> [String; 7] {
     let others: Vec<String> = row.shared_with.iter().map(|worker| format!("worker {worker}")).collect();
-    let reasons = row.lost.iter().map(|(reason, packets)| format!("{reason} {}", thousands(*packets)));
+    let reasons = row.dropped.iter().map(|(reason, packets)| format!("{reason} {}", thousands(*packets)));
     [
         format!("{}:{}", row.port, row.queue),
         if row.sends { "tx" } else { "rx" }.to_owned(),
         worker_name(row.worker, row.is_slow),
         thousands(row.packets),
         scaled(row.bytes as f64),
-        thousands(row.lost.iter().map(|(_, packets)| packets).sum()),
+        thousands(row.dropped.iter().map(|(_, packets)| packets).sum()),
         others.into_iter().chain(reasons).collect::<Vec<_>>().join(", "),
     ]
 }

@@ -135,8 +135,8 @@ const QUEUES: &[Column] = &[
     text("worker"),
     number("packets/s", "packets"),
     number("bit/s", "bit"),
-    loss("lost/s", "lost"),
-    text("shared with, reasons of losses"),
+    loss("drop/s", "dropped"),
+    text("shared with, reasons of drops"),
 ];
 
 const DROPS: &[Column] =
@@ -292,19 +292,20 @@ fn workers(old: Option<&Sample>, new: &Sample, unit: Unit) -> Table {
 
 fn queues(old: Option<&Sample>, new: &Sample, unit: Unit) -> Table {
     let key = |row: &QueueRow| (row.port.clone(), row.queue, row.sends, row.worker);
-    let lost = |row: &QueueRow| row.lost.iter().map(|(_, packets)| packets).sum::<u64>() as f64;
+    let dropped = |row: &QueueRow| row.dropped.iter().map(|(_, packets)| packets).sum::<u64>() as f64;
     let before = Before::new(old.map(|old| &old.queues), new.queues.at, unit, key);
     table(QUEUES, "no queues", &new.queues, |row| {
         let name = key(row);
         let others = row.shared_with.iter().map(|worker| format!("worker {worker}"));
-        let reasons = row.lost.iter().filter(|(_, packets)| *packets > 0).map(|(reason, _)| reason.clone());
+        let reasons =
+            row.dropped.iter().filter(|(_, packets)| *packets > 0).map(|(reason, _)| reason.clone());
         vec![
             Cell::Text(format!("{}:{}", row.port, row.queue)),
             Cell::Text(if row.sends { "tx" } else { "rx" }.to_owned()),
             Cell::Text(worker_name(row.worker, row.is_slow)),
             Cell::Number(before.growth(&name, row.packets as f64, |row| row.packets as f64)),
             Cell::Number(before.growth(&name, row.bytes as f64 * 8.0, |row| row.bytes as f64 * 8.0)),
-            Cell::Number(before.growth(&name, lost(row), lost)),
+            Cell::Number(before.growth(&name, dropped(row), dropped)),
             Cell::Text(others.chain(reasons).collect::<Vec<_>>().join(", ")),
         ]
     })

@@ -43,7 +43,7 @@ pub(super) fn sample(second: u64, packets: u64) -> Sample {
         worker,
         packets,
         bytes: packets * 100,
-        lost: vec![("no free frame".into(), packets / 10_000)],
+        dropped: vec![("no free frame".into(), packets / 10_000)],
         shared_with: if sends { Vec::new() } else { vec![0, 1] },
         ..QueueRow::default()
     };

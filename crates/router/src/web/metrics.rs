@@ -90,12 +90,12 @@ fn ports(all: &mut Families, snapshot: &Snapshot) {
             );
             add(
                 "brickway_port_dropped_total",
-                "Packets lost for want of room, frames or a link.",
+                "Packets dropped for want of room, frames or a link.",
                 way.dropped,
             );
             add(
                 "brickway_port_errors_total",
-                "Packets lost because they, or the device, had an error.",
+                "Packets dropped because they, or the device, had an error.",
                 way.errors,
             );
         }
@@ -132,9 +132,14 @@ fn ports(all: &mut Families, snapshot: &Snapshot) {
             &labels,
         );
         all.add("brickway_queue_bytes_total", "Bytes of a queue of workers.", queue.bytes as f64, &labels);
-        for (reason, packets) in &queue.lost {
+        for (reason, packets) in &queue.dropped {
             let labels = [labels[0], labels[1], labels[2], ("reason", reason.as_str())];
-            all.add("brickway_queue_lost_total", "Packets that the driver lost.", *packets as f64, &labels);
+            all.add(
+                "brickway_queue_dropped_total",
+                "Packets that the driver dropped.",
+                *packets as f64,
+                &labels,
+            );
         }
     }
 }
@@ -204,8 +209,7 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
     }
     for row in &snapshot.netlink {
         if row.name == "overruns" {
-            let help =
-                "Times that Linux's messages were lost because they came too fast; all was then read again.";
+            let help = "Overruns of the netlink socket, after each of which all tables were read again.";
             all.add("brickway_netlink_overruns_total", help, row.value as f64, &[]);
             continue;
         }
@@ -301,9 +305,9 @@ fn cluster_node(all: &mut Families, node: &ClusterNodeRow, is_this: bool) {
             node.moved,
         ),
         (
-            "brickway_cluster_without_room_total",
+            "brickway_cluster_link_full_total",
             "Packets that a node sent although no link had room.",
-            node.without_room,
+            node.link_full,
         ),
     ] {
         add(name, help, value as f64);

@@ -1,4 +1,4 @@
-//! Answers that ask much of the router: of each table one a second, whoever asks.
+//! Answers that ask much of the router: of each table one a second, for all clients together.
 
 use packet::sync::lock;
 use std::collections::HashMap;

@@ -47,7 +47,7 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte))
 }
 
-/// The IP packet that a host with this link address takes a frame for; its priority tags are no matter.
+/// The IP packet that a host with this link address takes a frame for; its priority tags do not matter.
 pub(crate) fn packet_of(frame: &[u8], mac: [u8; 6]) -> Option<Seen> {
     if frame.get(..6)? != mac {
         return None;

@@ -61,7 +61,7 @@ worker   busy  since start  packets/s  cycles/packet  receive queues
 slow     0.4%        25.0%          0              -  -
 
 queues
-queue   way  worker  packets/s  bit/s  lost/s  shared with, reasons of losses
+queue   way  worker  packets/s  bit/s  drop/s  shared with, reasons of drops
 eth1:0  rx   0               0      0       0  worker 0, worker 1, no free frame
 
 drops

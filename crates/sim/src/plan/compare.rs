@@ -152,7 +152,7 @@ impl Network {
                     load.carry(&way.map(NodeId::index).collect::<Vec<_>>(), 2);
                 }
             }
-            // Only the butterfly is no shape of any size.
+            // Only the butterfly is not a shape of any size.
             None if self.name == BUTTERFLY && ports <= NodeId::COUNT => {
                 for (from, to) in pairs(ports) {
                     for phase in 0..2 {

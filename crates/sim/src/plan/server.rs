@@ -22,7 +22,7 @@ impl FromStr for Rate {
         let (digits, factor) = unit.map_or((text, 1.0), |(_, factor)| (&text[..text.len() - 1], *factor));
         match digits.parse::<f64>() {
             Ok(number) if number.is_finite() && number >= 0.0 => Ok(Rate(number * factor)),
-            _ => Err(format!("'{text}' is no rate; it would be bits a second as in 10G, 2.5G or 800M")),
+            _ => Err(format!("'{text}' is not a rate; expected bits a second as in 10G, 2.5G or 800M")),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A node is a server of its own time, a link and a port are servers of their rate, all first in, first out. What happens
 //! to a packet at a node (its turn, its path, its turn on the link) is all decided when it arrives there: no packet that
 //! comes later can change it, because servers take packets in the order of their arrival. So a hop is one event, and what
-//! waits in a queue is no list, but a time at which the server is free.
+//! waits in a queue is not a list, but a time at which the server is free.
 
 mod failures;
 mod hellos;
@@ -25,7 +25,7 @@ use crate::order::Order;
 use crate::report::{self, Latency, Losses, Packets, Reordering, Report, Throughput, Use};
 use crate::traffic::{self, Arrival, Source};
 
-/// Picoseconds of a nanosecond, in which simulated time is counted: 64 bytes at 100 Gb/s are no whole number of nanoseconds.
+/// Picoseconds of a nanosecond, in which simulated time is counted: 64 bytes at 100 Gb/s are not a whole number of nanoseconds.
 const PS: u64 = 1000;
 
 struct Node {
@@ -440,7 +440,7 @@ impl Simulation {
                 .collect(),
             direct_share: if all > 0 { direct as f64 / all as f64 } else { 1.0 },
             moved: counts.iter().map(|counts| counts.moved).sum(),
-            without_room: counts.iter().map(|counts| counts.without_room).sum(),
+            link_full: counts.iter().map(|counts| counts.link_full).sum(),
             links: Use::of(self.wiring.wires.iter().map(|wire| rate(wire.bytes) / scenario.link_rate as f64)),
             losses: self.losses,
             reordering: Reordering {

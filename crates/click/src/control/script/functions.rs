@@ -333,7 +333,7 @@ fn sprintf(argument: &str) -> Result<String, String> {
                 *rest = after;
                 let word = word()?;
                 let right = usize::from_argument(&word).filter(|&size| size <= MOST_WIDTH);
-                return right.ok_or_else(|| format!("syntax error: '{word}' is no width"));
+                return right.ok_or_else(|| format!("syntax error: '{word}' is not a width"));
             }
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let (number, after) = rest.split_at(digits);

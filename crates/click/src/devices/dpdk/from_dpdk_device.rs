@@ -7,7 +7,7 @@
 //! =d
 //! FromDevice with FastClick's name and arguments. PORT is a PCI address (`0000:03:00.0`), a virtual device of DPDK with
 //! its arguments (`"net_pcap0,rx_pcap=in.pcap"`, in quotes when there is a comma), or a name given by the command line
-//! (`--port NAME=dpdk:...`). Numbers of DPDK are no names here. Each worker has a receive queue of its own, as far as
+//! (`--port NAME=dpdk:...`). Numbers of DPDK are not names here. Each worker has a receive queue of its own, as far as
 //! the device has so many.
 //!
 //! Arguments are:

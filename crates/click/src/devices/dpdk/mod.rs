@@ -12,7 +12,7 @@ use graph::{ConfigError, Setup};
 
 /// Which port an element of DPDK means.
 struct DpdkPort {
-    /// What FromDevice and ToDevice are told.
+    /// The DEVNAME of FromDevice and ToDevice.
     name: String,
     /// How to open it, unless it is open.
     spec: String,

@@ -109,7 +109,7 @@ pub struct WatchCounters {
 
 /// The IPsec state of the kernel's network namespace, dumped and followed.
 ///
-/// Whoever owns it polls [`Watch::fd`] and calls [`Watch::receive`] when it is readable.
+/// Its owner polls [`Watch::fd`] and calls [`Watch::receive`] when it is readable.
 pub struct Watch {
     notifications: KernelSocket,
     dumps: KernelSocket,

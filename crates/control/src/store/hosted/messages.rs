@@ -1,5 +1,5 @@
 //! Messages between clients and the host. Behind the greeting ([`super::guard`]) come frames of four bytes of length (big end first), a
-//! message in postcard's format, and the message's tag. Whoever receives anything else closes the connection.
+//! message in postcard's format, and the message's tag. A side that receives anything else closes the connection.
 
 use std::io;
 use std::time::Duration;

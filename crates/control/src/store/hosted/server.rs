@@ -54,7 +54,7 @@ impl Host {
     }
 }
 
-/// Listens at the address and serves whoever has the key, as long as the runtime lives.
+/// Listens at the address and serves clients that have the key, as long as the runtime lives.
 pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf>) -> io::Result<()> {
     let keys = StoreKeys::open(key_file.as_deref())?;
     let listener = TcpListener::bind(address).await?;

@@ -36,19 +36,21 @@ use router::table::{Align, Table};
   brickway-lab bench cluster --nodes 4 --cpus 1       on a busy machine: nodes never wait for each other's CPU
   brickway-lab bench cluster --nodes 1..8 --seconds 1 --json
 
-Traffic: apart: routers that are not joined, the ideal of these CPUs. uniform: each node's packets go to all nodes alike, itself
-included. neighbour: all packets of a node go to the next one, the worst case for direct ways.
-x one: how many times what one router forwards in the same run. c: nodes that a packet passes: 1 if it leaves where it came in (local), 2 directly, 3
-over an intermediate node (relayed); 1/c, in percent, is what each node could bring in of what one router does, if all passes cost the
-same.
-R, which says how much goes directly, is found by short runs before: a tenth more than what each node then brings in.
-Nodes beyond the CPUs take turns on them. Rates are packets in the CPU time of one node, so this says what a CPU for each would do,
-but for what it costs to bring packets from one CPU's cache to another's.")]
+Traffic:
+  apart      routers that are not joined, the ideal of these CPUs
+  uniform    each node's packets go to all nodes alike, itself included
+  neighbour  all packets of a node go to the next one, the worst case for direct ways
+
+Column 'x one' is the rate over one router's in the same run. c is the number of nodes that a packet passes: 1 if it is local, 2 if it goes
+directly, 3 if it is relayed. 1/c, in percent, is each node's share of one router's rate, if all passes cost the same.
+Short runs before find R, up to which traffic goes directly: a tenth more than the input of a node in these runs.
+Nodes beyond the CPUs take turns on them. Rates are packets in the CPU time of one node, as if each had a CPU. The cost of
+bringing packets from one CPU's cache to another's is not in them.")]
 pub(crate) struct ClusterArguments {
     /// Number of nodes, or the first and the last one as in 1..4 (default: 1 to the number of CPUs)
     #[arg(long, value_name = "N|A..B")]
     nodes: Option<Span>,
-    /// CPUs to use; with fewer than nodes these take turns (default: all)
+    /// CPUs to use (default: all). With fewer CPUs nodes take turns
     #[arg(long)]
     cpus: Option<usize>,
     /// How nodes choose paths

@@ -195,7 +195,7 @@ impl DpdkTable {
 
     fn rate(&mut self, command: &str) -> Result<f64> {
         let text = self.ask(command, "rate")?;
-        text.parse().map_err(|_| anyhow!("{} answered 'rate {text}', which is no number", self.name))
+        text.parse().map_err(|_| anyhow!("{} answered 'rate {text}', which is not a number", self.name))
     }
 
     /// Writes a file for the process to read.

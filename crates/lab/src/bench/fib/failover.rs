@@ -1,6 +1,6 @@
 //! A next hop fails while a worker looks up: how long until packets take another way.
 //!
-//! The clock starts when the control thread is told, with the call of `set_down`, and stops when the worker has for the
+//! The clock starts when the control thread gets the failure, with the call of `set_down`, and stops when the worker has for the
 //! first time resolved an address that used the failed next hop to another one. The worker takes that time itself; what
 //! it costs the control thread until publication is over, when no worker is left in the old state, is a figure of its
 //! own. Between failures the control thread sleeps, as it does in a router, so its caches are as cold as there.

@@ -59,8 +59,8 @@ use traffic::Traffic;
   brickway-lab bench fib --tables v6-real --addresses inside --json
 
 Tables: v4-real and v6-real are the files in the data folder, v4-1m is v4-real grown to a million routes that nest.
-Addresses, a million of each: random over the address space; inside, each in a prefix chosen at random; hot, of 1,000
-such addresses. For tables of IPv6 rte_fib and rte_lpm mean rte_fib6 and rte_lpm6.
+There are a million addresses of each kind. 'random' is over the address space, 'inside' in a prefix chosen at random, 'hot' of
+1,000 such addresses. For tables of IPv6 rte_fib and rte_lpm mean rte_fib6 and rte_lpm6.
 
 DPDK's tables take huge pages. Root reserves them for the time of the bench; otherwise, without.")]
 pub(crate) struct FibArguments {

@@ -246,7 +246,7 @@ pub(super) fn value_at<A: Family, V: Copy>(intervals: &[(A, V)], address: A) -> 
 
 /// What the routes say, found in the plainest way.
 pub(super) struct Truth<A> {
-    /// Where an interval of one next hop begins, see [`flatten`]. 0 is no route.
+    /// Where an interval of one next hop begins, see [`flatten`]. 0 is not a route.
     intervals: Vec<(A, u16)>,
 }
 

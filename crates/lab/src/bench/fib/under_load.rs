@@ -67,7 +67,7 @@ pub(super) struct UnderLoad {
     /// The same two when no more than [`PACE`] changes a second are made.
     pub(super) paced_updates_per_s: f64,
     pub(super) paced_ratio: f64,
-    /// Answers that were no next hop. Zero, or the bench would have ended.
+    /// Answers that were not a next hop. Zero, or the bench would have ended.
     pub(super) lost: u64,
 }
 

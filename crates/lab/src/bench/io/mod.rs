@@ -64,17 +64,28 @@ use router::table::{Align, Table};
   BRICKWAY_CPU=avx2 brickway-lab bench io --only net_pcap  as on a CPU without AVX-512 (scalar: without any vectors)
 
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
-af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
-sends; route is the example router, checksums verified (l3fwd verifies none); drop-in what `brickway run PORT...` makes; forward goes by the routes that Linux has, over 64 neighbours;
-listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
-listed6 and redirect6 are IPv6; esp encrypts each frame by Linux's IPsec policies and associations.
-The engine watched is ours with --metrics and --web, which clients read every second on the other core. Behind it stand the routes of the table (full is the real one) and the different
+af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself).
+
+Workloads:
+  minimal    receives and sends
+  route      the example router, checksums verified (l3fwd verifies none)
+  drop-in    the graph of `brickway run PORT...`
+  forward    the routes that Linux has, over 64 neighbours
+  listed     the same behind an access list of 100 rules, which Linux has as nftables
+  redirect   no lookup
+  esp        encrypts each frame by Linux's IPsec policies and associations
+  forward6, listed6, redirect6   the same in IPv6
+
+The engine 'watched' is ours with --metrics and --web, which clients read every second on the other core. Behind a workload stand the routes of the table (full is the real one) and the
 destinations of the frames, 1-1 for one of each. On veth links CPU time is that of the forwarding
 core, the kernel's part and the dropping at the sink included.
 
-What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
-dpdk-dev, l3fwd `make bench-peers`, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing
-is left out.
+Needed programs and packages (cases without theirs are left out):
+  net_pcap, net_null   a build with DPDK (cargo build --release --features dpdk)
+  testpmd              the package dpdk-dev
+  l3fwd                make bench-peers
+  veth links           root, and the packages gcc, iproute2, ethtool
+  xdp-forward          xdp-tools 1.5 (Debian 13)
 
 As root it reserves huge pages for DPDK, as far as too few are free, and gives them back at its end:
 some 8 GB for all cases. 2 GB of them are for ours, 1 GB for testpmd's, 5 GB for l3fwd's.")]
@@ -229,7 +240,7 @@ fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
 /// Huge pages for DPDK's own tables in each process, in megabytes.
 const OF_DPDK_ITSELF: u64 = 128;
 
-/// Cases with the same frames, in turns. One that fails is told of, and the others go on.
+/// Cases with the same frames, in turns. One that fails is reported, and the others go on.
 fn measure_group(
     setting: &Setting<'_>,
     group: &[Case],

@@ -59,7 +59,7 @@ fn next(address: &IpNet) -> Result<IpNet> {
     Ok(IpNet::new(next, address.prefix_len())?)
 }
 
-/// A machine that is no server of the cluster.
+/// A machine that is not a server of the cluster.
 #[derive(Debug)]
 pub(super) struct Station {
     pub(super) name: String,

@@ -183,7 +183,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// What FRR's bgpd does on whichever node leads: AS 65001, to the neighbour. Whoever restarts is waited for (RFC 4724), and packets go on
+/// What FRR's bgpd does on whichever node leads: AS 65001, to the neighbour. It waits for a neighbour that restarts (RFC 4724), and packets go on
 /// meanwhile, because they do with the cluster's tables.
 fn bgpd(neighbour: &Station, networks: impl Iterator<Item = ipnet::IpNet>) -> String {
     let networks: Vec<_> = networks.collect();

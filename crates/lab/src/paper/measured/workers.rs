@@ -120,7 +120,7 @@ pub(in crate::paper) fn queues(setting: &Setting, report: &mut Report<'_>) -> Re
         report.compare("queues-of-serial", parallel[last] / serial[last])?;
     } else {
         report.leave_out(format!(
-            "that many queues are three times as fast as one: the paper says so of more cores, and {most} were measured; with four processors it is judged"
+            "that many queues are three times as fast as one: the paper claims it for more cores, and {most} were measured; with four processors it is judged"
         ));
     }
     report.compare("queues-of-ideal", parallel[last] / ideal[last])?;

@@ -7,7 +7,7 @@
 //! | `message` | how records stand on the wire |
 //!
 //! Counts are estimates of all packets, not of the samples: each sample counts for those that it stands for. So a collector has nothing to
-//! multiply, and none is told a rate.
+//! multiply, and none gets a rate.
 
 mod cache;
 mod message;
@@ -27,7 +27,7 @@ use message::Message;
 options! {
     /// Records of flows.
     Settings "ipfix" {
-        /// Sample packets that come in by the ports, add them up by flow, and send records of the flows to these collectors by IPFIX over
+        /// Sample packets that come in by the ports, and send records of their flows to these collectors by IPFIX over
         /// UDP. Without any nothing is sampled.
         #[example = "[\"192.0.2.1:4739\"]"]
         #[flag("ipfix", "ADDRESS:PORT,...")]

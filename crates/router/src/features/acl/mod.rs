@@ -38,13 +38,13 @@ options! {
         #[example = "[]"]
         #[live = true]
         rules: Vec<String> = Vec::new(),
-        /// A file with more rules, one a line (`brickway help ACL`). What no rule matches passes; a last rule `deny any any any`
-        /// drops it. In a settings file a relative path begins at that file's folder.
+        /// A file with more rules, one a line (`brickway help ACL`). Packets that no rule matches pass; a last rule `deny any any any`
+        /// drops them. In a settings file a relative path begins at that file's folder.
         #[example = "\"rules.txt\""]
         #[flag("acl", "FILE")]
         #[live = true]
         file: Option<PathBuf> = None,
-        /// What happens to packets that no rule matches: "permit" or "deny".
+        /// The action for packets that no rule matches: "permit" or "deny".
         #[example = "\"permit\""]
         #[live = true]
         default: Action = Action::Permit,

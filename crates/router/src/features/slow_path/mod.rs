@@ -9,7 +9,7 @@ use crate::features::Feature;
 use crate::settings::options::{About, options, words};
 
 words! {
-    /// Who finishes what the fast path does not.
+    /// The slow path, which finishes what the fast path cannot.
     SlowPath {
         /// Linux itself.
         Linux "linux",
@@ -19,10 +19,10 @@ words! {
 }
 
 options! {
-    /// Who finishes what the fast path does not.
+    /// The slow path, which finishes what the fast path cannot.
     Settings "slow_path" {
-        /// Who answers with errors, fragments, processes options, and keeps packets for neighbours that are to be resolved:
-        /// "linux", which then has to forward (net.ipv4.ip_forward = 1), or elements of ours: "native". ARP, and packets to the
+        /// "linux" or "native": Linux or our elements send errors, fragment, process options, and keep packets for neighbours
+        /// that are to be resolved. With "linux" its forwarding has to be on (net.ipv4.ip_forward = 1). ARP, and packets to the
         /// router itself, are Linux's in both.
         #[example = "\"linux\""]
         #[flag("slow-path", "linux|native")]

@@ -16,7 +16,7 @@ pub(super) fn without_header(plan: &mut Plan, frame: &Frame<'_>) {
     }
 }
 
-/// Linux redirects, whoever answers else: it knows who is a neighbour of whom. It does so where it forwards, IPv4 and IPv6.
+/// Linux redirects, whatever answers else: it knows who is a neighbour of whom. It does so where it forwards, IPv4 and IPv6.
 pub(super) fn redirects(plan: &mut Plan, frame: &Frame<'_>, forwards: [bool; 2]) {
     let beyond = frame.ports.len() + RESOLVE + 1;
     plan.comment(

@@ -46,7 +46,7 @@ pub(crate) fn connect(plan: &mut Plan, ports: &[PlannedPort], outputs: &[Part]) 
     }
 }
 
-/// What comes in by a port and is no IP packet: of its VLANs, or for Linux. Without Linux, tagged frames of other VLANs are
+/// What comes in by a port and is not an IP packet: of its VLANs, or for Linux. Without Linux, tagged frames of other VLANs are
 /// dropped, so that they are counted.
 pub(crate) fn input_of_others(plan: &mut Plan, ports: &[PlannedPort], paint: usize, inputs: &[Part]) {
     let input = &inputs[paint - 1];

@@ -38,7 +38,7 @@ fn port_below<'a>(ports: &'a [PortSettings], name: &str) -> Option<&'a PortSetti
     ports.iter().find(|port| port.name == below)
 }
 
-/// What is wrong with a VLAN: the option to blame, what it is, and what would be right.
+/// What is wrong with a VLAN: the option to blame, what it is, and what was expected.
 pub(crate) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'static str, String, String)> {
     if port.driver != Driver::Vlan {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'
     let name = &port.name;
     let Some((below, _)) = vlan_of(name) else {
         let right = "it is named after the port below it and its number, 1 to 4094: eth1.100";
-        return Some(("name", format!("'{name}' is no name of a VLAN"), right.to_owned()));
+        return Some(("name", format!("'{name}' is not a name of a VLAN"), right.to_owned()));
     };
     match port_below(ports, name).map(|below| below.driver) {
         None => {

@@ -412,7 +412,7 @@ export class Cluster {
         Routed: rate(LOADS.routed),
         Output: rate(LOADS.output),
         'Flowlets moved': full(node.moved),
-        'Link full': full(node.without_room),
+        'Link full': full(node.link_full),
       };
       for (const [name, { value }] of known.of(Object.keys(values))) write(value, values[name]);
       links.fill(

@@ -23,7 +23,7 @@ impl RawAddress {
     }
 }
 
-/// What is left of a structure. Whoever reads over the end gets the error that it was made with.
+/// What is left of a structure. Code that reads over the end gets the error that it was made with.
 #[derive(Clone, Copy)]
 pub(in crate::netlink::xfrm) struct Fields<'a> {
     rest: &'a [u8],
