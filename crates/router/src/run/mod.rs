@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use control::supervisor::{Fault, LONGEST_SILENCE, Problem};
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
@@ -87,7 +88,7 @@ is a VLAN of another of them, as Linux has it, or with a TAP interface of this n
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
     /// and values of its variables
-    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config")]
+    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config", add = ArgValueCompleter::new(crate::completion::interfaces_and_files))]
     what: Vec<String>,
     /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
@@ -144,7 +145,7 @@ pub(crate) struct LuaArguments {
     #[arg(value_name = "FILE.lua")]
     file: PathBuf,
     /// The ports, as for `brickway run`
-    #[arg(value_name = "PORT", required = true)]
+    #[arg(value_name = "PORT", required = true, add = ArgValueCandidates::new(crate::completion::interfaces))]
     ports: Vec<String>,
     /// A text for the script: brickway.args
     #[arg(long, default_value = "", value_name = "TEXT", allow_hyphen_values = true)]
