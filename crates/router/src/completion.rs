@@ -92,7 +92,9 @@ pub(crate) fn manuals() -> Vec<Word> {
 /// Returns the interfaces of Linux, which may become ports.
 pub(crate) fn interfaces() -> Vec<Word> {
     let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    entries.map(|entry| Word::new(entry.file_name())).collect()
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    names.sort();
+    names.into_iter().map(Word::new).collect()
 }
 
 /// Returns what `brickway run` takes: interfaces, and files of configurations.
