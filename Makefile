@@ -17,6 +17,9 @@
 #   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
+#   make packages .deb and .rpm, target/packages; make test-packages: installs, runs, upgrades and purges them in a fresh Debian
+#   make static  both programs without a library of the system, target/static
+#   make sbom    the crates in the programs as a CycloneDX list, target/packages
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -36,14 +39,18 @@ TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
 WEB_PACKAGES := chromium
+# Packages; flex and bison for the libpcap that is linked into their programs.
+PACKAGING_PACKAGES := debhelper rpm flex bison
+PACKAGE_TEST_PACKAGES := lintian debootstrap iproute2 iputils-ping
 # A virtual machine with Debian's kernel, and strongSwan for tests in it.
 VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static sbom test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -65,10 +72,10 @@ packages-build:
 	$(call install_packages,$(BUILD_PACKAGES))
 
 packages-demo:
-	$(call install_packages,$(BUILD_PACKAGES) $(DEMO_PACKAGES))
+	$(call install_packages,$(DEMO_PACKAGES))
 
 packages-cluster:
-	$(call install_packages,$(BUILD_PACKAGES) $(CLUSTER_PACKAGES))
+	$(call install_packages,$(CLUSTER_PACKAGES))
 
 packages-test:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES))
@@ -102,12 +109,25 @@ build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 quick: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 	$(CARGO) build --profile quick -p brickway -p brickway-lab --features "$(FEATURES)"
 
-# LUA=examples/lua/router.lua has the script in the place of the configuration.
-demo: packages-demo quick
-	$(SUDO) target/quick/brickway-lab demo $(LUA:%=--lua %) $(KEEP:%=--keep)
+# Sets $$lab to a laboratory that is as new as the sources, which takes seconds where there is one: target/quick's, or an installed one of
+# this version where nothing was built here. Else it is built.
+define ready_lab
+lab=target/quick/brickway-lab; \
+if [ ! -x $$lab ] && [ "$$(brickway-lab --version 2>/dev/null)" = "brickway-lab $(VERSION)" ]; then \
+  lab=$$(command -v brickway-lab); \
+elif [ ! -x $$lab ] || [ -n "$$(find crates Cargo.toml Cargo.lock examples/ip-router.click -path 'crates/*/tests' -prune -o -newer $$lab -print -quit)" ]; then \
+  echo "make: building the router and the laboratory from source: 6 minutes the first time on two cores, then seconds."; \
+  echo "      Without a build: install the packages of a release (docs/install.md), and run 'brickway-lab demo'."; \
+  $(MAKE) --no-print-directory quick || exit 1; touch $$lab; \
+fi
+endef
 
-demo-cluster: packages-cluster quick
-	$(SUDO) target/quick/brickway-lab demo --cluster
+# LUA=examples/lua/router.lua has the script in the place of the configuration.
+demo: packages-demo
+	@$(ready_lab); $(SUDO) $$lab demo $(LUA:%=--lua %) $(KEEP:%=--keep)
+
+demo-cluster: packages-cluster
+	@$(ready_lab); $(SUDO) $$lab demo --cluster
 
 lint: packages-build rust
 	$(CARGO) fmt --all -- --check
@@ -160,7 +180,7 @@ test-psample: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-web test-linux-esp test-psample dpdk-test loom sanitize fuzz deny book
+	$(MAKE) --no-print-directory lint test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.
@@ -187,7 +207,7 @@ fuzz: packages-build nightly
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
 # The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
-BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md
+BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md
 book: rust
 	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked mdbook
 	rm -rf target/book && mkdir -p target/book/src
@@ -232,6 +252,18 @@ bench: packages-bench build bench-peers
 
 install: build
 	$(SUDO) install -m 755 target/release/brickway target/release/brickway-lab /usr/local/bin
+
+# What packages have beside the C library is linked statically, so that those of Debian 12 run on Debian 13 and others too.
+packages: packages-build rust
+	$(call install_packages,$(PACKAGING_PACKAGES))
+	sh packaging/libraries.sh target/libraries
+	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib $(CARGO) build --release -p brickway -p brickway-lab
+	rm -rf target/packages
+	packaging/packages.sh target/release target/packages
+
+test-packages: packages
+	$(call install_packages,$(PACKAGE_TEST_PACKAGES))
+	$(SUDO) packaging/test.sh target/packages
 
 clean:
 	$(CARGO) clean

@@ -14,9 +14,10 @@ mod progress;
 mod rib;
 mod sim;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The laboratory of the Brickway router: see it work, measure it, plan clusters of it.
 #[derive(Parser, Debug)]
@@ -62,6 +63,11 @@ enum Command {
     Sim(sim::SimArguments),
     /// Reproduce five papers on software routers: published, ours, deviation, figures
     Paper(paper::PaperArguments),
+    /// Write the man pages of this program
+    Man {
+        /// The folder that gets the pages; it is made where it is not there
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -74,6 +80,9 @@ fn main() -> ExitCode {
         Command::Model(arguments) => model::model(&arguments),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Paper(arguments) => paper::paper(&arguments),
+        Command::Man { folder } => {
+            router::man::write_commands(Cli::command(), &folder).map(|()| ExitCode::SUCCESS)
+        }
     };
     match result {
         Ok(code) => code,

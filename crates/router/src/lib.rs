@@ -9,6 +9,7 @@ pub mod capture;
 mod check;
 mod click;
 pub mod cluster;
+mod completion;
 mod doctor;
 pub mod drop_in;
 mod export;
@@ -17,6 +18,7 @@ mod flows;
 pub mod interrupt;
 pub mod load;
 mod log;
+pub mod man;
 mod manual;
 mod moment;
 mod new;
@@ -85,7 +87,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "profile", "doctor",
         ],
     ),
-    ("Program", &["lua", "check", "elements", "help", "new"]),
+    ("Program", &["lua", "check", "elements", "help", "new", "man"]),
     ("Click", &["click"]),
     ("Wireshark", &["extcap"]),
 ];
@@ -130,6 +132,8 @@ enum Command {
     New(new::NewArguments),
     /// Show the manual of an element, or this program's help
     Help(manual::HelpArguments),
+    /// Write the man pages of this program, its settings files and its elements
+    Man(man::ManArguments),
 }
 
 /// The command line, its subcommands in groups.
@@ -186,6 +190,7 @@ pub fn main_with(more: More) -> ExitCode {
 
 /// Runs the program with the process's command line.
 pub fn main() -> ExitCode {
+    completion::complete();
     // Click's command line has its own meaning of -h, and its own exit codes.
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let is_named_click = |word: &std::ffi::OsString| {
@@ -226,6 +231,7 @@ pub fn main() -> ExitCode {
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::New(arguments) => new::new(&arguments),
         Command::Help(arguments) => manual::help(&arguments),
+        Command::Man(arguments) => man::man(&arguments),
     };
     match result {
         Ok(code) => code,

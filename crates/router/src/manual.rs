@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use graph::graph::Registry;
 use graph::lang::nearest;
 use graph::{Class, Handler};
 
@@ -30,7 +32,7 @@ pub(crate) struct ElementsArguments {
 #[derive(Args, Debug)]
 pub(crate) struct HelpArguments {
     /// An element's class (DecIPTTL) or a subcommand (run, show ports); without one, this program's help
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(crate::completion::manuals))]
     names: Vec<String>,
 }
 
@@ -68,24 +70,27 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
     sections
 }
 
-/// Takes out Click's formatting codes: `I<keywords>` becomes `keywords`.
-fn without_codes(line: &str) -> String {
-    let mut text = String::new();
+/// Splits a line at Click's formatting codes: `I<keywords>` is `('I', "keywords")`, and text without one has `' '`.
+pub(crate) fn spans(line: &str) -> Vec<(char, &str)> {
+    let mut spans = Vec::new();
     let mut rest = line;
-    while let Some((before, code, after)) = ["I<", "C<", "B<"]
+    while let Some((at, inside, end)) = ["I<", "C<", "B<"]
         .iter()
         .filter_map(|code| rest.find(code).map(|at| (at, at + code.len())))
         .min()
-        .and_then(|(at, inside)| {
-            let end = rest[inside..].find('>')?;
-            Some((&rest[..at], &rest[inside..inside + end], &rest[inside + end + 1..]))
-        })
+        .and_then(|(at, inside)| Some((at, inside, inside + rest[inside..].find('>')?)))
     {
-        text.push_str(before);
-        text.push_str(code);
-        rest = after;
+        spans.push((' ', &rest[..at]));
+        spans.push((char::from(rest.as_bytes()[at]), &rest[inside..end]));
+        rest = &rest[end + 1..];
     }
-    text + rest
+    spans.push((' ', rest));
+    spans
+}
+
+/// Takes out Click's formatting codes: `I<keywords>` becomes `keywords`.
+fn without_codes(line: &str) -> String {
+    spans(line).into_iter().map(|(_, text)| text).collect()
 }
 
 /// The subject of a class and the one-line summary of the class under this name.
@@ -97,17 +102,27 @@ fn subject_and_summary(name: &str, class: &Class) -> (String, String) {
     (subject, text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Returns all classes by subject: their names, themselves, their summaries.
+pub(crate) fn subjects(registry: &Registry) -> BTreeMap<String, Vec<(&str, &'static Class, String)>> {
+    let mut subjects: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (name, class) in registry.classes() {
+        let (subject, summary) = subject_and_summary(name, class);
+        subjects.entry(subject).or_default().push((name, class, summary));
+    }
+    subjects
+}
+
 pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
     let registry = crate::classes();
     let wanted = arguments.search.as_deref().unwrap_or("").to_lowercase();
-    let mut subjects: BTreeMap<String, Vec<(&str, &Class, String)>> = BTreeMap::new();
-    for (name, class) in registry.classes() {
-        let (subject, summary) = subject_and_summary(name, class);
-        let has_word = summary.to_lowercase().split_whitespace().any(|word| word.starts_with(&wanted));
-        if subject == wanted || name.to_lowercase().contains(&wanted) || has_word {
-            subjects.entry(subject).or_default().push((name, class, summary));
-        }
-    }
+    let mut subjects = subjects(&registry);
+    subjects.retain(|subject, classes| {
+        classes.retain(|(name, _, summary)| {
+            let has_word = summary.to_lowercase().split_whitespace().any(|word| word.starts_with(&wanted));
+            *subject == wanted || name.to_lowercase().contains(&wanted) || has_word
+        });
+        !classes.is_empty()
+    });
     // A subject is the whole answer.
     if let Some(classes) = subjects.remove(&wanted) {
         subjects = BTreeMap::from([(wanted, classes)]);
@@ -205,17 +220,8 @@ fn render(name: &str, class: &Class, colour: bool) -> String {
     if !class.handlers.is_empty() {
         text.push_str(&format!("{bold}HANDLERS{plain}\n"));
     }
-    let same_but_number = |a: &Handler, b: &Handler| {
-        let stem = |name: &'static str| name.trim_end_matches(|c: char| c.is_ascii_digit());
-        a.name != stem(a.name) && stem(a.name) == stem(b.name)
-    };
-    for row in class.handlers.chunk_by(same_but_number) {
-        let [first, .., last] = row else {
-            let Some(only) = row.first() else { continue };
-            text.push_str(&handler_text(only, only.name, (bold, plain)));
-            continue;
-        };
-        text.push_str(&handler_text(first, &format!("{} to {}", first.name, last.name), (bold, plain)));
+    for (title, access, doc) in handlers(class) {
+        text.push_str(&format!("  {bold}{title}{plain} ({access})\n{}\n\n", indented(&wrapped(doc), 6)));
     }
     text.push_str(&format!(
         "{bold}PORTS{plain}\n  {} (inputs/outputs), {} (push h, pull l, agnostic a)\n",
@@ -224,14 +230,27 @@ fn render(name: &str, class: &Class, colour: bool) -> String {
     text
 }
 
-/// A handler, or several that differ by a number only, under this title.
-fn handler_text(handler: &Handler, title: &str, (bold, plain): (&str, &str)) -> String {
-    let access = match (handler.is_readable(), handler.is_writable()) {
-        (true, true) => "read and write",
-        (true, false) => "read",
-        _ => "write",
+/// Returns the handlers of a class: title, access, what it is. Those that differ by a number only are one.
+pub(crate) fn handlers(class: &Class) -> Vec<(String, &'static str, &'static str)> {
+    let same_but_number = |a: &Handler, b: &Handler| {
+        let stem = |name: &'static str| name.trim_end_matches(|c: char| c.is_ascii_digit());
+        a.name != stem(a.name) && stem(a.name) == stem(b.name)
     };
-    format!("  {bold}{title}{plain} ({access})\n{}\n\n", indented(&wrapped(handler.doc), 6))
+    let rows = class.handlers.chunk_by(same_but_number);
+    rows.map(|row| {
+        let handler = &row[0];
+        let title = match row {
+            [first, .., last] => format!("{} to {}", first.name, last.name),
+            _ => handler.name.to_owned(),
+        };
+        let access = match (handler.is_readable(), handler.is_writable()) {
+            (true, true) => "read and write",
+            (true, false) => "read",
+            _ => "write",
+        };
+        (title, access, handler.doc)
+    })
+    .collect()
 }
 
 /// Breaks a text into lines of at most 90 characters.

@@ -174,6 +174,38 @@ fn each_network_namespace_has_its_own_control_socket() {
 }
 
 #[test]
+fn a_shell_completes_what_the_running_router_has() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    // What bash calls for the last of these words.
+    let complete = |words: &str| {
+        let script = format!(
+            "source <(COMPLETE=bash {PROGRAM}); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+             _clap_complete_brickway brickway ${{COMP_WORDS[-1]}}; echo ${{COMPREPLY[*]}}"
+        );
+        let output = network.on("r", "bash -c").arg(script).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");
+        String::from_utf8(output.stdout).unwrap().trim().replace('\u{b}', " ")
+    };
+    // Without a router there are no ports.
+    assert_eq!(complete("brickway show ports e"), "");
+    let _router = start(&network, "eth1 eth2");
+    // A shell does not wait for a router that is too busy.
+    for (words, expected) in [
+        ("brickway show ports e", "eth1 eth2"),
+        ("brickway capture rt4", "rt4"),
+        ("brickway show handlers rt4.batc", "rt4.batches"),
+        ("brickway help DecIPT", "DecIPTTL"),
+        ("brickway set workers.b", "workers.balance"),
+        ("brickway run eth", "eth1 eth2"),
+    ] {
+        assert!(eventually(|| complete(words) == expected), "{words}: {}", complete(words));
+    }
+}
+
+#[test]
 fn a_reload_does_all_that_changed_or_nothing() {
     if !netns::is_root() {
         return;

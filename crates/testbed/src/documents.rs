@@ -6,8 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The documents that people read first; below these folders all pages count.
-const PAGES: [&str; 6] =
-    ["README.md", "ARCHITECTURE.md", "SPECIFICATION.md", "CONTRIBUTING.md", "SECURITY.md", "docs"];
+const PAGES: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "SPECIFICATION.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "docs",
+];
 
 /// A command line in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]

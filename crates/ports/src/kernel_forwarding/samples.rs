@@ -35,7 +35,7 @@ pub(super) struct Draw {
 pub struct KernelSample {
     /// The number of the port that it came in by.
     pub input: u16,
-    /// That of the port that it left by; `None` where Linux decides that.
+    /// That of the port that it left by; `None` where the packet was left to Linux.
     pub output: Option<u16>,
     /// Bytes of its frame.
     pub length: u32,

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 use control::api::{CaptureCounts, CaptureQuery, CaptureRow, Request, SeenPacket, Show};
 use graph::context::{Observer, Watched};
 use graph::lang::FlatConfig;
@@ -67,7 +68,7 @@ may capture: [control] write_group.
 Exit codes: 0 done, 1 the router refuses, or ended the capture, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct CaptureArguments {
     /// PORT, ELEMENT, ELEMENT.OUTPUT, all (all ports, as without it), inputs (what comes in by them), drops or punts; and a filter (man pcap-filter)
-    #[arg(value_name = "WHAT [FILTER]")]
+    #[arg(value_name = "WHAT [FILTER]", add = ArgValueCandidates::new(crate::completion::places))]
     words: Vec<String>,
     /// End after so many packets
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

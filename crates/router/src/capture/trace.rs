@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 use control::api::{CaptureRow, Request, SeenPacket, Show, TraceQuery};
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub(crate) struct TraceArguments {
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
     /// Those that come in by this port
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", add = ArgValueCandidates::new(crate::completion::ports))]
     from: Option<String>,
     /// Print one JSON object for each place that a packet passes
     #[arg(long)]

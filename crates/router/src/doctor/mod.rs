@@ -23,6 +23,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 use control::backstop;
 use graph::setup::Shared;
 use packet::IpVersion;
@@ -47,7 +48,7 @@ each change.
 Exit codes: 0 no problem, 1 a problem, 2 wrong usage.")]
 pub(crate) struct DoctorArguments {
     /// The ports that the router is to have
-    #[arg(value_name = "PORT")]
+    #[arg(value_name = "PORT", add = ArgValueCandidates::new(crate::completion::interfaces))]
     ports: Vec<String>,
     /// Take ports and workers from a settings file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ports", "workers"])]

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 use control::api::{CaptureQuery, CaptureRow, Client, PortFilter, PortRow, Request, Show};
 use serde_json::json;
 
@@ -57,7 +58,7 @@ Where the workers forward (show ports), packets to the router itself, and others
 Exit codes: 0 done, 1 the router refuses, or ended it, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct FlowsArguments {
     /// A port, else what comes in by all of them; and a filter (man pcap-filter)
-    #[arg(value_name = "PORT [FILTER]")]
+    #[arg(value_name = "PORT [FILTER]", add = ArgValueCandidates::new(crate::completion::ports))]
     words: Vec<String>,
     /// How long to look, 1s to 3600s
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = time)]

@@ -1,6 +1,7 @@
 //! Functions of addresses, and what a stack of them is called: elements at its base, without the machine that carries batches
 //! from one to the next.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context, Result};
@@ -46,10 +47,13 @@ impl Names {
         // The table of symbols has whole names, and debugging information those of inlined functions.
         let mut user = functions(&symbolizer, &source(false), addresses.clone())
             .with_context(|| format!("process {process}: the names of its functions are not to be had"))?;
-        // A program without it, or with one in a form that is not known here, has no inlined functions.
+        // A program without it, or with one in a form that is not known here, has no inlined functions. One whose symbols are apart, as
+        // those of packages are, has all names there (/usr/lib/debug).
         for (address, with_inlined) in functions(&symbolizer, &source(true), addresses).unwrap_or_default() {
-            let inlined = with_inlined.into_iter().skip(1);
-            user.entry(address).or_insert_with(|| vec![UNKNOWN.to_owned()]).extend(inlined);
+            match user.entry(address) {
+                Entry::Vacant(entry) => drop(entry.insert(with_inlined)),
+                Entry::Occupied(mut entry) => entry.get_mut().extend(with_inlined.into_iter().skip(1)),
+            }
         }
         let addresses: BTreeSet<u64> = stacks.flat_map(|stack| stack.kernel.iter().copied()).collect();
         // A kernel that hides its addresses (kernel.kptr_restrict) has no names.

@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use control::supervisor::{Fault, LONGEST_SILENCE, Problem};
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
@@ -98,7 +99,7 @@ In a list of ports PORT.NUMBER is a VLAN of another port, as Linux has it, or wi
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
     /// and values of its variables
-    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config")]
+    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config", add = ArgValueCompleter::new(crate::completion::interfaces_and_files))]
     what: Vec<String>,
     /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
@@ -155,7 +156,7 @@ pub(crate) struct LuaArguments {
     #[arg(value_name = "FILE.lua")]
     file: PathBuf,
     /// The ports, as for `brickway run`
-    #[arg(value_name = "PORT", required = true)]
+    #[arg(value_name = "PORT", required = true, add = ArgValueCandidates::new(crate::completion::interfaces))]
     ports: Vec<String>,
     /// A text for the script: brickway.args
     #[arg(long, default_value = "", value_name = "TEXT", allow_hyphen_values = true)]

@@ -41,6 +41,7 @@ pub(crate) use file::parse;
 pub(crate) use file::{check, is_settings_file, load, ports_to_close};
 pub(crate) use flags::Flags;
 pub(crate) use ports::{Driver, Host, PortSettings};
+pub(crate) use print::example;
 pub(crate) use tables::TableSettings;
 
 /// What a router is to do.

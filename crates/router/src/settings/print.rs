@@ -56,8 +56,7 @@ const EXAMPLE_HEAD: &str = "\
 ";
 
 /// Returns `examples/brickway.toml`: all options with what they mean.
-#[cfg_attr(not(test), expect(dead_code, reason = "the example is a file, which a test compares"))]
-pub(super) fn example() -> String {
+pub(crate) fn example() -> String {
     let settings = Settings::default();
     let option_lines = |section: &dyn Section| -> String {
         let lines = section.options().iter().map(|option| {

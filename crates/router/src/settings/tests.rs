@@ -136,10 +136,10 @@ fn the_example_is_made_of_the_options() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/brickway.toml");
     // Set it to write the file again.
     if std::env::var_os("BRICKWAY_UPDATE").is_some() {
-        std::fs::write(path, super::print::example()).unwrap();
+        std::fs::write(path, super::example()).unwrap();
     }
     let example = std::fs::read_to_string(path).unwrap();
-    assert_eq!(example, super::print::example(), "BRICKWAY_UPDATE=1 writes it again");
+    assert_eq!(example, super::example(), "BRICKWAY_UPDATE=1 writes it again");
     let plain = parse("examples/brickway.toml", &example).unwrap();
     let defaults = Settings { ports: plain.ports.clone(), ..Settings::default() };
     assert_eq!(plain, defaults, "what is not commented out are the ports");

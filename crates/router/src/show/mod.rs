@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
 use control::api::{
     Action, Client, ClientError, ConfigFilter, DropFilter, HandlerFilter, NeighbourFilter, NextHopFilter,
     NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, default_socket,
@@ -28,6 +29,7 @@ use control::api::{
 use ipnet::IpNet;
 use packet::IpVersion;
 
+use crate::completion;
 use crate::features::FeatureSettings;
 use crate::output::print;
 use crate::settings::Settings;
@@ -93,6 +95,7 @@ enum What {
     /// The ports: packets, bytes, rates, link, driver, addresses
     Ports {
         /// This port only
+        #[arg(add = ArgValueCandidates::new(completion::ports))]
         port: Option<String>,
     },
     /// The routes that Linux and the routing daemons told the router
@@ -104,7 +107,7 @@ enum What {
         #[arg(long, value_name = "ADDRESS")]
         from: Option<IpAddr>,
         /// With packets that come in by this port
-        #[arg(long, value_name = "PORT")]
+        #[arg(long, value_name = "PORT", add = ArgValueCandidates::new(completion::ports))]
         iif: Option<String>,
         /// By this table alone
         #[arg(long, conflicts_with_all = ["from", "iif"])]
@@ -114,7 +117,7 @@ enum What {
     #[command(visible_alias = "neighbors")]
     Neighbours {
         /// On this interface
-        #[arg(long, value_name = "INTERFACE")]
+        #[arg(long, value_name = "INTERFACE", add = ArgValueCandidates::new(completion::interfaces))]
         dev: Option<String>,
         #[command(flatten)]
         family: FamilyArguments,
@@ -131,6 +134,7 @@ enum What {
     /// The queues of the ports, and who has them
     Queues {
         /// Those of this port
+        #[arg(add = ArgValueCandidates::new(completion::ports))]
         port: Option<String>,
     },
     /// Packets that were dropped, by whom and why
@@ -168,6 +172,7 @@ enum What {
     /// The handlers of the elements, or the value of one
     Handlers {
         /// ELEMENT.HANDLER for a value, ELEMENT for a list
+        #[arg(add = ArgValueCandidates::new(completion::handlers))]
         name: Option<String>,
     },
     #[command(flatten)]
@@ -219,7 +224,7 @@ struct RoutesArguments {
     #[arg(long)]
     protocol: Option<String>,
     /// With a path over this interface
-    #[arg(long, value_name = "INTERFACE")]
+    #[arg(long, value_name = "INTERFACE", add = ArgValueCandidates::new(completion::interfaces))]
     dev: Option<String>,
 }
 
@@ -295,6 +300,7 @@ impl What {
 Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct SetArguments {
     /// A setting by its name in the settings file, as workers.balance; with --handler ELEMENT.HANDLER
+    #[arg(add = ArgValueCandidates::new(completion::live_settings))]
     name: String,
     /// Its value
     value: String,
