@@ -470,9 +470,9 @@ impl Links {
                     let number =
                         (0..).zip(self.topology.links(far)).find(|(_, link)| link.cable == ours.cable);
                     let number = number.map_or(0, |(number, _)| number);
-                    format!("{there}; it should be link {number} of node {far}")
+                    format!("{there}; expected link {number} of node {far}")
                 }
-                Far::Switch(switch) => format!("{there}; it should be one to switch {switch}"),
+                Far::Switch(switch) => format!("{there}; expected one to switch {switch}"),
             };
             return Some((Refusal::Wire, problem));
         }

@@ -180,9 +180,9 @@ impl Arguments {
     /// Refuses what nobody asked for.
     pub fn finish(&mut self) -> Result<(), ConfigError> {
         let takes = if self.known.is_empty() {
-            "it takes no arguments".to_owned()
+            "expected no arguments".to_owned()
         } else {
-            format!("it takes {}", self.known.join(", "))
+            format!("expected {}", self.known.join(", "))
         };
         let mut messages: Vec<String> = self
             .keywords
@@ -486,7 +486,7 @@ mod tests {
         arguments.keyword::<u32>("BURST").unwrap();
         let error = arguments.finish().unwrap_err();
         assert_eq!(error.messages.len(), 2);
-        assert_eq!(error.messages[0], "unsupported argument 'BURTS'; it takes LIMIT, BURST");
+        assert_eq!(error.messages[0], "unsupported argument 'BURTS'; expected LIMIT, BURST");
         let error = Arguments::new("").required::<Ipv4Addr>("ADDR").unwrap_err();
         assert_eq!(error.to_string(), "missing argument 1: ADDR (IP address) is required");
     }

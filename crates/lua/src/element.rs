@@ -107,9 +107,9 @@
 //! call; its batch goes to ERRORS. The first errors of a second are logged with file and line. After 100 errors within a second, or
 //! when a call has used up its budget, or the script 1 GB of memory, the script is out of the way until it is loaded again.
 //!
-//! B<Another script in its place.> Writing the handler C<reload> reads FILE again; so does a new configuration with other
-//! arguments. What C<save()> returned (tables, numbers, strings, booleans), C<restore(value)> of the new script gets. If the new
-//! script has a mistake the old one goes on.
+//! B<Another script in its place.> Writing the handler C<reload> reads FILE again; so does a new configuration with
+//! other arguments. C<restore(value)> of the new script gets what C<save()> returned (tables, numbers, strings,
+//! booleans). If the new script has a mistake the old one goes on.
 //!
 //! Drop reasons: "script error", "script stopped", "no free frame" and "packet too long" (C<transmit>), "queue full", "dropped early" (RED),
 //! "no such queue", "no such output" (of a new configuration), and those that the script names.

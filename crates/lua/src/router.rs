@@ -9,8 +9,8 @@
 //! Expects Ethernet frames; an input and an output for each port. By the output behind those of the ports leaves what Linux has to
 //! see, as it came. `brickway lua FILE PORT...` makes the configuration around it.
 //!
-//! These functions each take a mask of the batch's packets, or all packets without one, and return the mask of those to go on with.
-//! What they are not about they let be.
+//! These functions each take a mask of the batch's packets, or all packets without one, and return the mask of those
+//! to go on with. They leave all other packets as they are.
 //!
 //! =item batch:check_ip(mask)
 //! IPv4 frames with a right header, as CheckIPHeader says; they begin with that now. Others of IPv4 are dropped.
@@ -19,8 +19,8 @@
 //! the same of IPv6, as CheckIP6Header says
 //!
 //! =item batch:lookup(mask)
-//! of the checked those whose next hop is a known neighbour behind another port; not those with options, or that came as a link-level broadcast.
-//! What a blackhole route matches is dropped.
+//! of the checked those whose next hop is a known neighbour behind another port; not those with options, or that came
+//! as a link-level broadcast. Packets of a blackhole route are dropped.
 //!
 //! =item batch:check_mtu(mask)
 //! those of the looked up that are not too long for their port
@@ -87,7 +87,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         let mtus = setup.arguments.keyword::<Mtus>("MTU")?;
         let ports = setup.arguments.rest_with_names();
         if ports.is_empty() {
-            return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+            return Err(ConfigError::new("no ports; expected the names of the router's ports"));
         }
         if setup.outputs() != ports.len() + 1 || setup.inputs() != ports.len() {
             return Err(ConfigError::new(format!(

@@ -46,7 +46,7 @@ impl PoolOptions {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "a pool of {frames} frames of {data_bytes} bytes cannot be: it takes 1 frame or more, of 64 to 32000 bytes"
+                    "a pool of {frames} frames of {data_bytes} bytes is not possible; expected 1 frame or more, of 64 to 32000 bytes"
                 ),
             ));
         }

@@ -111,7 +111,7 @@ impl Spec {
             let (key, value) = item.split_once('=').unwrap_or((item, ""));
             let known = find_option(text, driver, key)?;
             if options.iter().any(|(other, _)| other.name == known.name) {
-                return Err(bad(format!("option `{key}` is given twice; once is right")));
+                return Err(bad(format!("option `{key}` is given twice; expected once")));
             }
             options.push((known, value.to_owned()));
         }
@@ -361,7 +361,7 @@ mod tests {
         let names: Vec<&str> = DRIVERS.iter().map(|driver| driver.name).collect();
         assert!(message("quux:x").ends_with(&format!("the drivers are {}", names.join(", "))));
         assert!(message("null:?zzzzzzzzz").contains("its options are trace, capture, drop"));
-        assert!(message("eth0?trace&trace").ends_with("given twice; once is right"));
+        assert!(message("eth0?trace&trace").ends_with("given twice; expected once"));
         assert!(message("").contains("the name of the interface is missing, as in `af_packet:eth0`"));
         let mut spec = Spec::parse("eth0?drop=2").unwrap();
         assert_eq!(

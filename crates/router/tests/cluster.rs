@@ -391,7 +391,7 @@ fn wires_are_swapped(cluster: &mut Cluster, leader: &str) {
     cluster.start(&swapped);
     let tells = |cluster: &Cluster, name: &str| {
         let said = cluster.said(name);
-        said.contains(" is there; it should be link ")
+        said.contains(" is there; expected link ")
     };
     assert!(eventually(|| tells(cluster, &swapped)), "{}", cluster.said(&swapped));
     let shows = || {
@@ -399,7 +399,7 @@ fn wires_are_swapped(cluster: &mut Cluster, leader: &str) {
             .network
             .run("mgmt", &format!("{} cluster show {}", netns::router::PROGRAM, cluster.file()))
             .1;
-        shown.contains(" is there; it should be link ")
+        shown.contains(" is there; expected link ")
     };
     assert!(eventually(shows), "{:#?}", cluster.show());
     // What is left of its links still carries its packets.

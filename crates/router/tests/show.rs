@@ -270,7 +270,7 @@ impl Backend for Router {
                 worker: 0,
                 packets: 1_000,
                 bytes: 64_000,
-                lost: vec![("no free frame".into(), 3)],
+                dropped: vec![("no free frame".into(), 3)],
                 shared_with: vec![0, 1],
                 ..QueueRow::default()
             })?,
@@ -576,9 +576,9 @@ netlink    254  IPv6             5     5  byte24            0
             "\
 cluster 'rb4', mesh(2), 2 nodes; 'b' leads; 'a' answers
 
-node  role        state   links  lag  input  routed  output  direct  balanced  flowlets moved
-a     edge+route  member      -    0  25.0%   25.0%       -   90.0%     10.0%            0.0%
-b     edge+route  leads       -    0  75.0%   75.0%       -   90.0%     10.0%            0.0%
+node  role        state   links  lag  input  routed  output  balanced  flowlets moved
+a     edge+route  member      -    0  25.0%   25.0%       -     10.0%            0.0%
+b     edge+route  leads       -    0  75.0%   75.0%       -     10.0%            0.0%
 
 evenness, most loaded node over mean, 1.00 is even: input 1.50 (b), routed 1.50 (b)
 

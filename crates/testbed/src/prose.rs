@@ -1,7 +1,8 @@
 //! The project's English: each rule has a name, and each finding names its line, the rule, the words, and what was expected.
 //!
-//! Pages hold all rules. Help texts hold those of sentences ([`in_command`], from the programs' own tests). Comments and
-//! messages in sources hold the list of phrases. Pages that a program writes follow the text in its sources.
+//! Pages hold all rules. Help texts hold those of sentences ([`in_command`], from the programs' own tests), manuals of
+//! elements those of words. Comments and messages in sources hold the list of phrases. Pages that a program writes
+//! follow the text in its sources.
 //!
 //! A word between backquotes is one word, whatever it holds. Blocks of code are not read.
 
@@ -220,21 +221,29 @@ fn in_page(path: &str, text: &str) -> Vec<Finding> {
 fn in_source(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let docs: Vec<&str> = text.lines().map(|line| documentation(line).unwrap_or("")).collect();
-    for unit in units(&docs.join("\n")) {
-        check_phrases(&mut findings, PHRASES, &unit, |line| format!("{path}:{}", line + 1));
+    let place = |line: usize| format!("{path}:{}", line + 1);
+    for mark in ["//!", "///"] {
+        let docs: Vec<&str> = text.lines().map(|line| documentation(line, mark).unwrap_or("")).collect();
+        // The manual of an element is a page of `brickway help`.
+        let is_manual = docs.contains(&"=c");
+        for unit in units(&docs.join("\n")) {
+            if is_manual {
+                check_words(&mut findings, &unit, place);
+            } else {
+                check_phrases(&mut findings, PHRASES, &unit, place);
+            }
+        }
     }
     for (line, text) in strings(text) {
         let unit = Unit { line, text, is_cell: false };
-        check_phrases(&mut findings, PHRASES, &unit, |_| format!("{path}:{}", line + 1));
+        check_phrases(&mut findings, PHRASES, &unit, |_| place(line));
     }
     findings
 }
 
 /// Returns the text of a documentation comment, if a line has one.
-fn documentation(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    let text = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))?;
+fn documentation<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    let text = line.trim_start().strip_prefix(mark)?;
     Some(text.strip_prefix(' ').unwrap_or(text))
 }
 
@@ -305,18 +314,18 @@ fn units(text: &str) -> Vec<Unit> {
             let cells = cells.filter(|cell| cell.chars().any(char::is_alphanumeric));
             units.extend(cells.map(|cell| Unit { line, text: cell.to_owned(), is_cell: true }));
         } else {
-            let item = ["- ", "* ", "=d", "=a", "=e", "=h", "=n", "=s", "=c", "=over", "=item", "=back"];
             let number = part.trim_start_matches(|c: char| c.is_ascii_digit());
             let is_number = number.len() < part.len() && number.starts_with(". ");
-            let begins = part.starts_with('#') || item.iter().any(|mark| part.starts_with(mark)) || is_number;
-            if begins || !is_open {
+            // A manual's headings begin with =, as in =item.
+            let is_heading = part.starts_with(['#', '=']);
+            if is_heading || is_number || part.starts_with(['-', '*']) || !is_open {
                 let text =
                     if is_number { &number[2..] } else { part.trim_start_matches(['#', '-', '*', ' ']) };
                 units.push(Unit { line, text: text.to_owned(), is_cell: false });
             } else if let Some(unit) = units.last_mut() {
                 unit.text = format!("{}\n{part}", unit.text);
             }
-            is_open = !part.starts_with('#');
+            is_open = !is_heading;
         }
     }
     for unit in &mut units {
@@ -370,13 +379,16 @@ fn sentences(unit: &Unit) -> Vec<Vec<Word<'_>>> {
     sentences
 }
 
+fn text_of(words: &[Word<'_>]) -> String {
+    words.iter().map(|word| word.1).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns whether a word counts: marks between words do not.
 fn counts(word: &&Word<'_>) -> bool {
     word.1.contains(char::is_alphanumeric)
 }
 
 fn check_sentences(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usize) -> String) {
-    let text = |words: &[Word<'_>]| words.iter().map(|word| word.1).collect::<Vec<_>>().join(" ");
     for sentence in sentences(unit) {
         let Some(first) = sentence.first() else { continue };
         let here = place(unit.line + first.0);
@@ -385,19 +397,25 @@ fn check_sentences(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usiz
             let number = part.iter().filter(counts).count();
             if number > WORDS {
                 let expected = format!("at most {WORDS} words, not {number}");
-                findings.push(finding(here.clone(), "sentence", &text(part), expected));
+                findings.push(finding(here.clone(), "sentence", &text_of(part), expected));
             }
         }
         if sentence.iter().filter(|word| is_pause(word)).count() > 1 {
             let expected = "at most one colon or semicolon in a sentence".to_owned();
-            findings.push(finding(here.clone(), "ideas", &text(&sentence), expected));
+            findings.push(finding(here.clone(), "ideas", &text_of(&sentence), expected));
         }
-        let begin = first.1.to_lowercase();
-        let asks = sentence.last().is_some_and(|last| last.1.ends_with('?'));
-        let is_title = sentence.last().is_some_and(|last| !last.1.ends_with(['.', ':']));
-        if CLAUSES.contains(&begin.as_str()) && !asks && !is_title {
+    }
+    check_words(findings, unit, place);
+}
+
+/// Checks what a sentence begins with, and its phrases.
+fn check_words(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usize) -> String) {
+    for sentence in sentences(unit) {
+        let (Some(first), Some(last)) = (sentence.first(), sentence.last()) else { continue };
+        let is_title = !last.1.ends_with(['.', ':', '?']);
+        if CLAUSES.contains(&first.1.to_lowercase().as_str()) && !last.1.ends_with('?') && !is_title {
             let expected = "a noun of the field as the subject".to_owned();
-            findings.push(finding(here, "subject", &text(&sentence), expected));
+            findings.push(finding(place(unit.line + first.0), "subject", &text_of(&sentence), expected));
         }
     }
     check_phrases(findings, PHRASES, unit, &place);

@@ -36,8 +36,8 @@
 //!
 //! =item CAPACITY
 //!
-//! Most flows that are known at a time. What comes of another one is treated as not of a flow, for "too many flows", until some
-//! are forgotten. 1,000,000 by default.
+//! Most flows that are known at a time. Packets of further flows count as not of a flow, for "too many flows", until
+//! some are forgotten. 1,000,000 by default.
 //!
 //! =item ICMP
 //!

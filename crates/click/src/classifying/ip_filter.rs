@@ -5,8 +5,8 @@
 //! lets IP packets pass or not
 //!
 //! =d
-//! Does with each IP packet what the ACTION of the first PATTERN says that is true of it: C<allow> sends it out by output 0,
-//! C<deny> and C<drop> drop it, and a number sends it out by the output of that number. A packet of which none is true is
+//! Does the ACTION of the first PATTERN that is true of an IP packet: C<allow> sends it out by output 0, C<deny> and
+//! C<drop> drop it, and a number sends it out by the output of that number. A packet of which none is true is
 //! dropped. See IPClassifier for patterns. The IP header must be marked (CheckIPHeader, MarkIPHeader).
 //!
 //! Dropped packets are counted as "denied".

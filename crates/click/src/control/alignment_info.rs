@@ -2,7 +2,7 @@
 //! AlignmentInfo(ELEMENT [MODULUS OFFSET]..., ...)
 //!
 //! =s information
-//! says how packets are aligned
+//! declares how packets are aligned
 //!
 //! =d
 //! For Click's C<click-align>, which says here what alignment packets have at the inputs of elements. Brickway's elements do not

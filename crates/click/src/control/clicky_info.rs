@@ -2,7 +2,7 @@
 //! ClickyInfo(...)
 //!
 //! =s control
-//! says how Clicky, a program that draws configurations, shows them; does nothing here
+//! sets how Clicky, a program that draws configurations, shows them; does nothing here
 //!
 //! =d
 //! Its arguments are not looked at.

@@ -26,9 +26,10 @@
 //! HANDLER is ELEMENT.HANDLER, or a handler of the router such as C<list> or C<stop>; an element may be named by its number,
 //! from 1. After READDATA and WRITEDATA come so many bytes, after the UNTIL forms lines up to TERMINATOR (or an empty line).
 //!
-//! Answers begin with a number: 200 done, 500 not understood, 501 no such command, 510 no such element, 511 no such handler,
-//! 520 the handler refuses, 521 too much data, 530 not allowed, 540 the router has ended. All lines of an answer but the last
-//! have a hyphen behind the number. What a read handler says follows, its length before it: C<DATA LENGTH>.
+//! Answers begin with a number: 200 done, 500 not understood, 501 no such command, 510 no such element, 511 no such
+//! handler, 520 the handler refuses, 521 too much data, 530 not allowed, 540 the router has ended. All lines of an
+//! answer but the last have a hyphen behind the number. The value of a read handler follows, its length before it:
+//! C<DATA LENGTH>.
 //!
 //! A line may have 64 KiB, data 16 MiB; up to 64 connections are served, each in its own time: none holds another, or
 //! packets, up.

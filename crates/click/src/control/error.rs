@@ -5,7 +5,7 @@
 //! keeps the router from starting
 //!
 //! =d
-//! For a compound element's overload that fits what should not be: the text says what is wrong.
+//! For a compound element's overload that fits what should not be. The text is the error.
 //!
 //! =a Message
 

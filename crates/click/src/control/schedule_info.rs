@@ -2,7 +2,7 @@
 //! ScheduleInfo(ELEMENT PARAMETER, ...)
 //!
 //! =s control
-//! says how often tasks of elements run; here all take turns
+//! sets how often tasks of elements run; here all take turns
 //!
 //! =d
 //! For configurations that have it. Elements must exist and parameters be numbers. Tasks take turns here, each with a burst at most, so

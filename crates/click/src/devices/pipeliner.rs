@@ -6,8 +6,8 @@
 //!
 //! =d
 //! Packets that a worker pushes into a Pipeliner wait in a ring until the Pipeliner's worker comes for them; what is
-//! behind it thus works on one thread. That is the first worker, unless StaticThreadSched binds the Pipeliner to another.
-//! What that worker pushes itself passes straight on.
+//! behind it thus works on one thread. That is the first worker, unless StaticThreadSched binds the Pipeliner to
+//! another. Packets that this worker pushes itself pass straight on.
 //!
 //! CAPACITY: packets that the ring of each worker holds. 1024 by default.
 //!

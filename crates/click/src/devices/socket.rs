@@ -7,9 +7,9 @@
 //! exchanges packets' data with a program over a socket
 //!
 //! =d
-//! What comes in by the input is sent over a socket of this host; what the socket receives leaves by the output, with no headers.
-//! TYPE is TCP or UDP, with an address and a port, or UNIX or UNIX_DGRAM, with a file. A stream (TCP, UNIX) has no borders between
-//! packets: what comes at once is one packet.
+//! Packets of the input are sent over a socket of this host. Data that the socket receives leave by the output, with
+//! no headers. TYPE is TCP or UDP, with an address and a port, or UNIX or UNIX_DGRAM, with a file. A stream (TCP,
+//! UNIX) has no borders between packets: what comes at once is one packet.
 //!
 //! A server waits at the address or file; of streams it serves one client at a time, and answers to datagrams go to the sender of the
 //! last one. A client goes to it: one with LOCALIP and LOCALPORT, or LOCALFILENAME, from there. A UDP client with the IP 0.0.0.0
@@ -24,7 +24,7 @@
 //!
 //! =item CLIENT
 //!
-//! Boolean. Whether it is a client. By default it is where it has no output, or where a local place is said.
+//! Boolean. Whether it is a client. By default it is where it has no output, or where it has a local address or file.
 //!
 //! =item SNAPLEN
 //!

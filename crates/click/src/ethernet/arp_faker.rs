@@ -5,8 +5,8 @@
 //! sends an ARP reply every ten seconds
 //!
 //! =d
-//! Every ten seconds, first after one second, sends an ARP reply to IP1 at ETH1 that says that IP2 is at ETH2. On a router
-//! of several workers only the first one does.
+//! Every ten seconds, first after one second, sends an ARP reply to IP1 at ETH1 with the false binding of IP2 to
+//! ETH2. On a router of several workers only the first one does.
 //!
 //! =e
 //!   ARPFaker(18.26.4.1, 0:e0:2b:b:1a:0, 18.26.4.99, 00:a0:c9:9c:fd:9c) -> ToDevice(eth0);

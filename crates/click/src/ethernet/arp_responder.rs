@@ -5,10 +5,10 @@
 //! answers ARP queries
 //!
 //! =d
-//! Takes ARP packets with their Ethernet header. A request for an address in one of the networks IP/MASK is answered: the
-//! answer says that the address is at ETH, and leaves by output 0. If several networks hold the address the longest one
-//! counts. An address alone is one host; networks larger than that make the router stand in for others (proxy ARP, RFC
-//! 1027). All other packets leave by output 1, or are dropped if that is not in use.
+//! Takes ARP packets with their Ethernet header. A request for an address in one of the networks IP/MASK is answered:
+//! the answer has ETH for the address, and leaves by output 0. If several networks hold the address the longest one
+//! counts. An address alone is one host; networks larger than that make the router stand in for others (proxy ARP,
+//! RFC 1027). All other packets leave by output 1, or are dropped if that is not in use.
 //!
 //! A request in which a host asks for its own address announces that address and is not answered; a request whose sender has
 //! no address yet is (RFC 5227).

@@ -9,8 +9,8 @@
 //! input the packets of each address come. A packet to an address that it knows leaves by that output, and is dropped if that is
 //! where it came from; any other leaves by all outputs but that of its own input.
 //!
-//! What it learnt is forgotten TIMEOUT (a time; a number alone is seconds; 300 s by default) after the last packet of an address.
-//! With a TIMEOUT of 0 it learns nothing and acts as a C<Hub>.
+//! An address is forgotten TIMEOUT after its last packet (a time, a number alone is seconds, 300 s by default). With
+//! a TIMEOUT of 0 it learns nothing and acts as a C<Hub>.
 //!
 //! Different from Click: each worker learns from the packets that it sees. It knows at most 16,384 addresses; when there are
 //! more, it learns new ones as old ones are forgotten.

@@ -5,9 +5,9 @@
 //! checks UDP headers
 //!
 //! =d
-//! Expects packets with the IP header marked and checked. Checks that they are UDP, that the UDP length fits
-//! the packet, and the checksum, if the sender computed one. What passes leaves by output 0; what fails leaves
-//! by output 1 if that is connected and is dropped otherwise. A message tells of the first failure.
+//! Expects packets with the IP header marked and checked. Checks that they are UDP, that the UDP length fits the
+//! packet, and the checksum, if the sender computed one. Good packets leave by output 0. Bad packets leave by output
+//! 1 if that is connected, and are dropped otherwise. A message tells of the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.
@@ -32,8 +32,8 @@
 //!
 //! =d
 //! Expects packets with the IP header marked and checked. Checks that they are TCP, that the TCP header fits the
-//! packet, and the checksum. What passes leaves by output 0; what fails leaves by output 1 if that is connected
-//! and is dropped otherwise. A message tells of the first failure.
+//! packet, and the checksum. Good packets leave by output 0. Bad packets leave by output 1 if that is connected, and
+//! are dropped otherwise. A message tells of the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.
@@ -57,9 +57,9 @@
 //! checks ICMP headers
 //!
 //! =d
-//! Expects packets with the IP header marked and checked. Checks that they are ICMP, that their length is right
-//! for their type, and the checksum. What passes leaves by output 0; what fails leaves by output 1 if that is
-//! connected and is dropped otherwise. A message tells of the first failure.
+//! Expects packets with the IP header marked and checked. Checks that they are ICMP, that their length is right for
+//! their type, and the checksum. Good packets leave by output 0. Bad packets leave by output 1 if that is connected,
+//! and are dropped otherwise. A message tells of the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.

@@ -9,7 +9,8 @@
 //!
 //!   Paint(COLOR) -> Strip(14) -> CheckIPHeader(BADSRC, ...) -> ...
 //!
-//! with CheckIPHeader's arguments. What fails the check leaves by output 1 if that is connected, and is dropped otherwise.
+//! with CheckIPHeader's arguments. Packets that fail the check leave by output 1 if that is connected, and are
+//! dropped otherwise.
 //!
 //! Those three become one loop of themselves where they stand in a row, so that nothing is gained by it.
 //!

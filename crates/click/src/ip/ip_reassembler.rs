@@ -5,8 +5,8 @@
 //! puts IP fragments together
 //!
 //! =d
-//! Expects packets with the IP header marked. What is not a fragment leaves by output 0 at once. Fragments are
-//! kept until their packet is complete; it then leaves by output 0, with the annotations, the header and what
+//! Expects packets with the IP header marked. A packet that is not a fragment leaves by output 0 at once. Fragments
+//! are kept until their packet is complete; it then leaves by output 0, with the annotations, the header and what
 //! stood before the header of the first fragment.
 //!
 //! An incomplete packet that got no fragment for 30 seconds is given up: it leaves by output 1, if that is

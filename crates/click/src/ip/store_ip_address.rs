@@ -60,7 +60,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         }
     };
     match rest.next() {
-        Some(text) => Err(format!("too many arguments: '{text}'; it takes ADDR, OFFSET").into()),
+        Some(text) => Err(format!("too many arguments: '{text}'; expected ADDR, OFFSET").into()),
         None => Ok(Box::new(StoreIPAddress { address: address.map(Ipv4Addr::to_bits), place })),
     }
 }

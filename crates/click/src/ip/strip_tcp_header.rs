@@ -5,8 +5,8 @@
 //! strips TCP headers
 //!
 //! =d
-//! Takes off all up to the end of the TCP header, options included, whose place is marked (CheckIPHeader, MarkIPHeader). What is
-//! taken off can be put back (UnstripIPHeader).
+//! Takes off all up to the end of the TCP header, options included, whose place is marked (CheckIPHeader,
+//! MarkIPHeader). UnstripIPHeader puts the headers back.
 //!
 //! A packet without a marked transport header, or one that ends before its TCP header does, is dropped as "no TCP header".
 //!

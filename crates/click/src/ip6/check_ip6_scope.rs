@@ -11,7 +11,7 @@
 //! otherwise; so do packets to groups, whose way no route says, and packets from :: (2.5.2). All others leave
 //! by output 0.
 //!
-//! What the router itself sends to its neighbours must not come here.
+//! Packets that the router itself sends to its neighbours must not come here.
 //!
 //! Drop reasons: scope is the link, no IPv6 header.
 //!

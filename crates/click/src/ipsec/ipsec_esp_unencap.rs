@@ -6,8 +6,8 @@
 //!
 //! =d
 //! Expects packets as IPsecAuthHMACSHA1(1) leaves them: decrypted, without digest, with the association annotation of
-//! RadixIPsecLookup. Looks whether the sequence number was accepted before, checks the padding, and takes off header, padding and
-//! trailer. What is left begins with its own IP header, which CheckIPHeader is to check.
+//! RadixIPsecLookup. Looks whether the sequence number was accepted before, checks the padding, and takes off header,
+//! padding and trailer. The inner packet begins with its own IP header, which CheckIPHeader is to check.
 //!
 //! The number is checked and remembered here, as in Click. So this element has to stand behind IPsecAuthHMACSHA1(1): a forged
 //! number would move the window.

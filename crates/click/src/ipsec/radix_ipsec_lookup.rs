@@ -11,8 +11,8 @@
 //!
 //!   ADDR/MASK [GATEWAY] OUTPUT [SPI ENCRYPT_KEY AUTH_KEY REPLAY OOSIZE]
 //!
-//! The part up to OUTPUT and the keywords are those of RadixIPLookup. What stands behind OUTPUT is the association of a tunnel,
-//! for packets in both directions:
+//! The part up to OUTPUT and the keywords are those of RadixIPLookup. The words behind OUTPUT are the association of
+//! a tunnel, for packets in both directions:
 //!
 //! =over 8
 //!

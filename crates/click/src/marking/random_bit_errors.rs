@@ -5,8 +5,8 @@
 //! changes bits of packets at random
 //!
 //! =d
-//! Changes each bit of each packet with probability P (0 to 1). KIND says how: C<flip> (the default) inverts bits, C<set> makes
-//! them one and C<clear> zero. With ACTIVE false it changes nothing.
+//! Changes each bit of each packet with probability P (0 to 1). KIND is the error: C<flip> (the default) inverts
+//! bits, C<set> makes them one and C<clear> zero. With ACTIVE false it changes nothing.
 //!
 //! =a RandomSample, CheckCRC32
 

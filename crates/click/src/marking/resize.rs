@@ -5,8 +5,8 @@
 //! makes packets longer or shorter at both ends
 //!
 //! =d
-//! Adds HEAD bytes before each packet and TAIL bytes behind it; negative numbers take so many away. Both are 0 by default. What is
-//! added holds anything. A packet that has less than is to be taken away becomes empty.
+//! Adds HEAD bytes before each packet and TAIL bytes behind it; negative numbers take so many away. Both are 0 by
+//! default. The content of added bytes is arbitrary. A packet that has less than is to be taken away becomes empty.
 //!
 //! A packet without room is dropped as "no room to resize".
 //!

@@ -2,7 +2,7 @@
 //! SetPacketType(TYPE)
 //!
 //! =s annotations
-//! says how the link layer addressed packets
+//! sets how the link layer addressed packets
 //!
 //! =d
 //! Sets the type of packets to TYPE: C<HOST>, C<BROADCAST>, C<MULTICAST>, C<OTHERHOST> or C<OUTGOING>. Click's other types

@@ -6,8 +6,8 @@
 //!
 //! =d
 //! Takes off everything up to the end of the transport header, which must have been marked: of TCP as its data offset
-//! says, of UDP, ICMP and ICMPv6 8 bytes. The IP header, of either version, says which it is. What carries another protocol, or is
-//! a later fragment, loses what stands before its transport header.
+//! says, of UDP, ICMP and ICMPv6 8 bytes. The IP header, of either version, has the protocol. A packet of another
+//! protocol, or a later fragment, loses all before its transport header.
 //!
 //! A packet without a marked header, or that ends within it, is dropped and counted as "no transport header".
 //!

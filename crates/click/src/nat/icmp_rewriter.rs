@@ -6,10 +6,11 @@
 //!
 //! =d
 //! An ICMP error holds the beginning of the packet that it is about. Where that packet had been translated, the error
-//! goes to the translated address, and its receiver would not know the packet. MAPS are names of rewriters (IPRewriter,
-//! TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter), separated by spaces. The first of
-//! them with a mapping of the packet says what it was before; the packet within the error is rewritten to that, the
-//! error's destination too if it was the packet's source (RFC 5508, 4), and all checksums of both are updated.
+//! goes to the translated address, and its receiver would not know the packet. MAPS are names of rewriters
+//! (IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter), separated by spaces.
+//! The first of them with a mapping of the packet has its former header. The packet within the error is rewritten to
+//! that, the error's destination too if it was the packet's source (RFC 5508, 4), and all checksums of both are
+//! updated.
 //!
 //! Errors are destination unreachable, source quench, redirect, time exceeded and parameter problem. Rewritten errors
 //! leave by output 0. If a name in MAPS is followed by C<:N>, they leave by output N plus the output of the mapping.

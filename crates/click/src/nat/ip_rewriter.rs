@@ -6,11 +6,12 @@
 //!
 //! =d
 //! Translates addresses and ports (NAPT, RFC 3022) of TCP and UDP packets whose IP header is marked; checksums are
-//! updated. A table of mappings says how. A mapping is made by the first packet of a flow and counts for both ways: if
-//! packets (SA, SP, DA, DP) become (SA', SP', DA', DP') and leave by FOUTPUT, packets (DA', DP', SA', SP') become
-//! (DA, DP, SA, SP) and leave by ROUTPUT, whichever input they come by. TCP and UDP have mappings of their own.
+//! updated. A table of mappings has the translations. A mapping is made by the first packet of a flow and counts for
+//! both ways: if packets (SA, SP, DA, DP) become (SA', SP', DA', DP') and leave by FOUTPUT, packets (DA', DP', SA',
+//! SP') become (DA, DP, SA, SP) and leave by ROUTPUT, whichever input they come by. TCP and UDP have mappings of
+//! their own.
 //!
-//! What becomes of a packet without a mapping is for the INPUTSPEC of its input to say:
+//! The INPUTSPEC of an input decides on packets without a mapping:
 //!
 //! =over 8
 //!

@@ -60,10 +60,10 @@
 //! stores packets; those of its second input leave first
 //!
 //! =d
-//! A C<NotifierQueue> with two inputs. A packet of input 0 waits behind all others, as in any queue; one of input 1 goes before all
-//! others, so that the last of these leaves first. When the queue is full, a packet of input 0 finds no room, and for one of
-//! input 1 the packet that would leave last makes room. What has no room goes out by output 1 if that is connected, and is
-//! counted as "queue full" and dropped otherwise.
+//! A C<NotifierQueue> with two inputs. A packet of input 0 waits behind all others, as in any queue; one of input 1
+//! goes before all others, so that the last of these leaves first. When the queue is full, a packet of input 0 finds
+//! no room, and for one of input 1 the packet that would leave last makes room. A packet without room goes out by
+//! output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
 //!
 //! =e
 //!   data -> [0]q :: MixedQueue(200) -> Unqueue -> ...;  urgent -> [1]q;

@@ -10,12 +10,12 @@
 //! FILENAME of C<-> is standard input, for which the worker waits while nothing comes. In a push path it sends by
 //! itself; in a pull path it gives packets when asked. With several workers only the first reads the file.
 //!
-//! A line C<!data FIELD FIELD ...> names the fields of the lines behind it; ToIPSummaryDump has the list. A line may have
-//! fewer fields than were named, and C<-> for one that does not apply. A packet is IPv4 with a right header length, and
-//! begins with an Ethernet header if a field of it is there. Its network header is marked, and the destination
-//! annotation set. What no field says is zero, except for a time to live of 100; packets usually hold their headers only,
-//! and the extra length annotation says how much longer they claim to be. Where IP length and payload length are known and
-//! not the options, the headers are made long enough to agree with both.
+//! A line C<!data FIELD FIELD ...> names the fields of the lines behind it; ToIPSummaryDump has the list. A line may
+//! have fewer fields than were named, and C<-> for one that does not apply. A packet is IPv4 with a right header
+//! length, and begins with an Ethernet header if a field of it is there. Its network header is marked, and the
+//! destination annotation set. Values without a field are zero, except for a time to live of 100. Packets usually
+//! hold their headers only. The extra length annotation is the rest of the length that they claim. Where IP length
+//! and payload length are known and not the options, the headers are made long enough to agree with both.
 //!
 //! Other lines that count begin with C<!> too:
 //!
@@ -66,7 +66,7 @@
 //! same.
 //!
 //! =item FLOWID
-//! what a C<!flowid> line would say. DEFAULT_FLOWID is the same.
+//! the words of a C<!flowid> line. DEFAULT_FLOWID is the same.
 //!
 //! =item ALLOW_NONEXISTENT
 //! boolean: a file that is not there, or empty, is not a mistake. False by default.

@@ -10,11 +10,13 @@
 //! pushes the packets on; without one they end here. In a pull path it pulls by itself. IP fields are those of packets
 //! whose network header is marked (MarkIPHeader, CheckIPHeader); the packets do not change.
 //!
-//! All workers write to one file, one batch after the other: for looking at packets, not for full speed. What is written to
-//! standard output is there at once, what goes to a file when enough has come together, at C<flush> and at the end.
+//! All workers write to one file, one batch after the other: for looking at packets, not for full speed. Lines to
+//! standard output are written at once. Lines to a file are written when enough have come together, at C<flush> and
+//! at the end.
 //!
 //! FIELDS (or CONTENTS) is a list of names, separated by spaces; C<timestamp ip_src> by default. A name may leave out
-//! its C<ip_>, or have spaces for underscores, then in quotes. What a packet does not have is written as C<->.
+//! its C<ip_>, or have spaces for underscores, then in quotes. A field that a packet does not have is written as
+//! C<->.
 //!
 //!   timestamp         time in seconds: 996033261.451094; also ts
 //!   ts_sec, ts_usec   its seconds; its microseconds alone
@@ -84,7 +86,7 @@
 //! boolean: packets with less data than their IP header says are bad, too. True by default.
 //!
 //! =item EXTRA_LENGTH
-//! boolean: heed the extra length annotation, which says how much was cut off. True by default.
+//! boolean: heed the extra length annotation, the number of bytes that were cut off. True by default.
 //!
 //! =back
 //!

@@ -201,14 +201,14 @@ pub(super) fn parse_inputs(text: &str) -> Result<Inputs, String> {
         };
         let Some((name, paint)) = paint else {
             return Err(format!(
-                "INPUTS: '{part}' should be a name and a paint from 0 to 255, such as 'eth0 1'"
+                "INPUTS: '{part}': not an input; expected a name and a paint from 0 to 255, such as 'eth0 1'"
             ));
         };
         // A name that is a number would be taken for the paint.
         let clash = inputs.0.iter().any(|(known, its)| *known == name || *its == paint);
         if clash || name.starts_with(|first: char| first.is_ascii_digit()) || name.contains('#') {
             return Err(format!(
-                "INPUTS: '{part}' should have a name and a paint of its own, the name no number and without '#'"
+                "INPUTS: '{part}': expected a name and a paint of its own; the name must not be a number or have a '#'"
             ));
         }
         inputs.0.push((name, paint));

@@ -506,15 +506,15 @@ fn errors_name_the_pattern_and_the_fault() {
         ),
         (
             "1/12%1",
-            "pattern 0: mask has too few hex digits in '1/12%1'; it must have 2, like the value (in '1/12%1')",
+            "pattern 0: mask has too few hex digits in '1/12%1'; expected 2, like the value (in '1/12%1')",
         ),
         (
             "1/12%1234",
-            "pattern 0: mask has too many hex digits in '1/12%1234'; it must have 2, like the value (in '1/12%1234')",
+            "pattern 0: mask has too many hex digits in '1/12%1234'; expected 2, like the value (in '1/12%1234')",
         ),
         (
             "99999999999999999999/12",
-            "pattern 0: offset out of range in '99999999999999999999/12'; the last byte must be at 65531 or before \
+            "pattern 0: offset out of range in '99999999999999999999/12'; expected the last byte at 65531 or before \
              (in '99999999999999999999/12')",
         ),
     ];

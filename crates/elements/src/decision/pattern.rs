@@ -107,14 +107,14 @@ fn parse_clause(rest: &mut &str) -> Result<Expr, String> {
     {
         let fault = if mask.len() > value.len() { "many" } else { "few" };
         return Err(format!(
-            "mask has too {fault} hex digits in '{shown}'; it must have {}, like the value",
+            "mask has too {fault} hex digits in '{shown}'; expected {}, like the value",
             value.len()
         ));
     }
     let offset = digits.parse::<usize>().unwrap_or(usize::MAX);
     if offset.saturating_add(value.len() / 2) > LAST_OFFSET + 1 {
         return Err(format!(
-            "offset out of range in '{shown}'; the last byte must be at {LAST_OFFSET} or before"
+            "offset out of range in '{shown}'; expected the last byte at {LAST_OFFSET} or before"
         ));
     }
 

@@ -2,7 +2,7 @@
 //! FollowLinux(WHAT [PORT] TARGET ..., ...)
 //!
 //! =s devices
-//! says which elements follow what Linux says of the ports
+//! lists the elements that follow Linux's state of the ports
 //!
 //! =d
 //! `brickway run` writes the addresses and MTUs of Linux's interfaces to handlers of the configuration's elements, before the first

@@ -30,7 +30,7 @@
 //! SNIFFER: boolean. False keeps what the interface receives away from Linux, which then answers nothing there (Linux 6.6
 //! or newer). True, the default, takes nothing away from it: what the kernel does with packets is up to the driver.
 //!
-//! METHOD: PCAP or LINUX; accepted, and means nothing: DEVNAME says how packets are received.
+//! METHOD: PCAP or LINUX. It is accepted and has no effect, because DEVNAME selects the driver.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!

@@ -5,8 +5,8 @@
 //! puts whole Ethernet frames into the fabric, to one node or several
 //!
 //! =d
-//! FABRIC names a Fabric element. Puts the fabric's header before each frame, for input 0 of ToFabric. KIND says what
-//! the node does with it:
+//! FABRIC names a Fabric element. Puts the fabric's header before each frame, for input 0 of ToFabric. KIND is the
+//! task of the node that gets it:
 //!
 //! =item to-host
 //! gives it to the cluster's host, as if it came in by port LABEL of the cluster;
@@ -23,11 +23,11 @@
 //!
 //! =back
 //!
-//! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with weights, "NODE WEIGHT, NODE WEIGHT
-//! ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes, or routing nodes come and go.
-//! Nodes that cannot be reached, and those of weight 0, get none until they can be again. Either way no more flows change their node than
-//! must. Without a node to be reached frames are dropped as "no node". What is for this very node leaves by output 1 as it came, or is
-//! dropped as "for this node" without it.
+//! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with weights, "NODE WEIGHT,
+//! NODE WEIGHT ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes,
+//! or routing nodes come and go. Nodes that cannot be reached, and those of weight 0, get none until they can be
+//! again. Either way no more flows change their node than must. Without a node to be reached frames are dropped as
+//! "no node". A frame for this very node leaves by output 1 as it came, or is dropped as "for this node" without it.
 //!
 //! B<Classes.> "NODE WEIGHT serves RULE; RULE ..." makes a node one for these flows only. A rule is one of ACL without number and action,
 //! such as C<udp any any port 53>; C<in NUMBER> is the packet's paint. The first rule that matches, in the order in which NODE names them

@@ -5,9 +5,9 @@
 //! the cluster's ports as Linux sees them on the leader
 //!
 //! =d
-//! FABRIC names a Fabric element; the ports are this node's own, as for FromFabric. On the node whose Linux is the cluster's host, every
-//! port of the cluster is a TAP device there. The control plane says which there are, while the router runs; on all other nodes there
-//! are none.
+//! FABRIC names a Fabric element; the ports are this node's own, as for FromFabric. On the node whose Linux is the
+//! cluster's host, every port of the cluster is a TAP device there. The control plane sets these devices while the
+//! router runs. All other nodes have none.
 //!
 //! Takes whole Ethernet frames, painted with the number of the cluster's port that they came in by, and gives them to Linux by the
 //! interface of that port. A frame to the address 00:00:00:00:00:00, which has lost its Ethernet header on its way here, gets the
@@ -16,7 +16,7 @@
 //! ESP that EspReseal has made, and what IpsecPolicy leaves to Linux, come from an address that nobody else knows. By it Linux's packet
 //! filter tells them from ESP that nobody has checked, and leaves fragments as they are.
 //!
-//! What Linux sends is painted with the number of its port. The outputs are:
+//! Frames from Linux are painted with the number of their port. The outputs are:
 //!
 //! =item i
 //! Ethernet frames that leave by PORTI<i>;

@@ -11,7 +11,8 @@
 //! newest packet, as "output is overloaded". So a node that sends less than its share loses nothing, and what it leaves is
 //! the others'.
 //!
-//! FromFabric leaves the number of the input node with each packet. What it has not touched came in by this node.
+//! FromFabric leaves the number of the input node with each packet. Packets that FromFabric has not touched came in
+//! by this node.
 //!
 //! CAPACITY is 1 to 1048576 packets; default is 1000. Each worker has queues of that CAPACITY for what it sends itself, and
 //! shares that out: nodes get equal shares of the port as far as workers do.

@@ -21,11 +21,11 @@
 //! Ethernet frames that this node has to route, painted likewise. Those that FabricEncap carried to the leader are not carried again;
 //!
 //! =item n+3+i
-//! what leaves by PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's host as they are.
+//! output of PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's host as they are.
 //!
 //! =back
 //!
-//! What has arrived carries the number of its input node, for FabricShare.
+//! Packets that have arrived carry the number of their input node, for FabricShare.
 //!
 //! Packets are believed of a neighbour that has proved by its hellos who it is: on a switch of the node that the frame's source
 //! address names, on a dedicated link of whom the topology says. All others are dropped as "from a stranger".

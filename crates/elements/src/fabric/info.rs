@@ -2,11 +2,12 @@
 //! Fabric(TOPOLOGY, NODE, I<keywords> CLUSTER, RATE, LINK_RATE, MODE, DELTA, FLOWLETS, HELLO, DEAD)
 //!
 //! =s fabric
-//! says which node of which cluster this router is
+//! declares the cluster, and which of its nodes this router is
 //!
 //! =d
-//! Several servers that are wired to each other act as one router. This element says how they are wired, and which of them
-//! this is; it sees no packets. ToFabric, FromFabric, FabricHello, FabricEncap and FabricShare name it as their first argument.
+//! Several servers that are wired to each other act as one router. This element declares how they are wired, and
+//! which of them this is. It sees no packets. ToFabric, FromFabric, FabricHello, FabricEncap and FabricShare name it
+//! as their first argument.
 //!
 //! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...),
 //! fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS).
@@ -18,7 +19,7 @@
 //! Integer from 0 to 65535. Frames of other clusters are dropped. Default is 0.
 //!
 //! =item RATE
-//! Bandwidth. What this node's ports may bring in: R. Default is 10Gbps.
+//! Bandwidth. R, the most that may come in by this node's ports. Default is 10Gbps.
 //!
 //! =item LINK_RATE
 //! Bandwidth of each link. Default is RATE.
@@ -35,7 +36,7 @@
 //! Integer. How many flows each worker remembers, at 4 bytes each. Default is 65536.
 //!
 //! =item HELLO
-//! Time between two hellos on each link. 0: none are said, and all links are taken for alive. Default is 10ms.
+//! Time between two hellos on each link. With 0 none are sent, and all links are taken for alive. Default is 10ms.
 //!
 //! =item DEAD
 //! Integer. Hellos that must be missed for a link to be dead. Default is 3.

@@ -5,11 +5,10 @@
 //! checks IP headers
 //!
 //! =d
-//! Expects an IP header OFFSET bytes into each packet (0 by default). Checks version, header length, total
-//! length and checksum, and that the source address is not one that no host may use. What passes leaves by
-//! output 0: cut to the IP length (Ethernet padding goes), with network and transport header set and the
-//! destination annotation set to the destination address. What fails leaves by output 1 if that is
-//! connected, and is dropped otherwise.
+//! Expects an IP header OFFSET bytes into each packet (0 by default). Checks version, header length, total length and
+//! checksum, and that the source address is not one that no host may use. Good packets leave by output 0. They are
+//! cut to the IP length (Ethernet padding goes), network and transport header are set, and the destination annotation
+//! is the destination address. Bad packets leave by output 1 if that is connected, and are dropped otherwise.
 //!
 //! Source addresses are checked only when INTERFACES, BADSRC, GOODDST or MARTIANS asks for it (RFC 1812, 5.3.7).
 //! Keyword arguments are:
@@ -187,7 +186,7 @@ pub fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader
                     .ok_or_else(|| format!("OFFSET: expected {}, got '{text}'", usize::EXPECTED))?;
             }
         }
-        _ => return Err(ConfigError::new("too many arguments: it takes OFFSET, or BADSRC and OFFSET")),
+        _ => return Err(ConfigError::new("too many arguments: expected OFFSET, or BADSRC and OFFSET")),
     }
     arguments.finish()?;
     Ok(CheckIPHeader {

@@ -10,9 +10,9 @@
 //! don't-fragment bit (DF) is set: then it leaves by output 1 if that is connected (usually to an ICMPError)
 //! and is dropped otherwise.
 //!
-//! Options go into the first fragment, and into the others when their copy bit is set (RFC 791, 3.1). All
-//! fragments have the annotations of the packet. What stands before the IP header stays with the first; all get a MAC
-//! header that lies before the packet (FIBLookup), so that fragments leave as their packet would have.
+//! Options go into the first fragment, and into the others when their copy bit is set (RFC 791, 3.1). All fragments
+//! have the annotations of the packet. Bytes before the IP header stay with the first fragment. All get a MAC header
+//! that lies before the packet (FIBLookup), so that fragments leave as their packet would have.
 //!
 //! =item HONOR_DF
 //! false fragments in spite of DF; such a packet gets a random identification. True by default.

@@ -10,9 +10,8 @@
 //! belongs into the output path. OTHERADDRS are the router's other addresses, separated by spaces; a timestamp
 //! option that names its routers is filled in where it names one of them.
 //!
-//! A packet with malformed options leaves by output 1 if that is connected and is dropped otherwise. Its
-//! parameter problem annotation then says which byte of the header is wrong: connect
-//! ICMPError(ADDR, parameterproblem).
+//! A packet with malformed options leaves by output 1 if that is connected and is dropped otherwise. Its parameter
+//! problem annotation then points at the wrong byte of the header: connect ICMPError(ADDR, parameterproblem).
 //!
 //! Source routes are left alone, as in Click. With `SOURCE_ROUTE drop` a packet that has one is dropped as "source route", as
 //! Linux does unless told otherwise (RFC 7126, 4.3 and 4.4). With `SOURCE_ROUTE true` a packet addressed to MYADDR or one of OTHERADDRS that has a source route goes on to the

@@ -2,7 +2,7 @@
 //! MarkIPHeader([OFFSET])
 //!
 //! =s ip
-//! says where the IP header is
+//! marks the place of the IP header
 //!
 //! =d
 //! Sets the network header of each packet OFFSET bytes into its data (0 by default), and the transport header

@@ -5,16 +5,16 @@
 //! checks IPv6 headers
 //!
 //! =d
-//! Expects an IPv6 header OFFSET bytes into each packet (0 by default). Checks version and payload length,
-//! and that neither address is one that no packet may have: a source that is a group, the unspecified address
-//! (::) or loopback (::1), a destination that is one of the latter two or a group of scope 0 (RFC 4291,
-//! 2.5.2, 2.5.3 and 2.7). What passes leaves by output 0: cut to the IPv6 length (Ethernet padding goes),
-//! with network and transport header set and the destination annotation set to the destination address. What
-//! fails leaves by output 1 if that is connected, and is dropped otherwise.
+//! Expects an IPv6 header OFFSET bytes into each packet (0 by default). Checks version and payload length, and that
+//! neither address is one that no packet may have: a source that is a group, the unspecified address (::) or loopback
+//! (::1), a destination that is one of the latter two or a group of scope 0 (RFC 4291, 2.5.2, 2.5.3 and 2.7). Good
+//! packets leave by output 0. They are cut to the IPv6 length (Ethernet padding goes), network and transport header
+//! are set, and the destination annotation is the destination address. Bad packets leave by output 1 if that is
+//! connected, and are dropped otherwise.
 //!
-//! The transport header is behind all extension headers, of which up to eight are walked. What they say is
-//! not checked, as it is not a matter of routers (RFC 8200, 4); of a packet whose extension headers are
-//! malformed, the transport header is its end.
+//! The transport header is behind all extension headers, of which up to eight are walked. Their content is not
+//! checked, as it is not a matter of routers (RFC 8200, 4). In a packet whose extension headers are malformed, the
+//! transport header is its end.
 //!
 //! Keyword arguments are:
 //!

@@ -2,7 +2,7 @@
 //! MarkIP6Header([OFFSET])
 //!
 //! =s ip6
-//! says where the IPv6 header is
+//! marks the place of the IPv6 header
 //!
 //! =d
 //! Sets the network header of each packet OFFSET bytes into its data (0 by default), and the transport header

@@ -2,7 +2,7 @@
 //! IpsecPolicy([I<keywords> FILE, SENT])
 //!
 //! =s ipsec
-//! tells which packets IPsec protects, and refuses those that came without protection
+//! selects the packets that IPsec protects, and refuses those that came without protection
 //!
 //! =d
 //! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. Each packet is judged by the policies of IPsec
@@ -17,8 +17,8 @@
 //! ESP to this host, also in UDP (RFC 3948), leaves by output 1.
 //!
 //! =item 2.
-//! The policies of direction fwd say whether the packet had to be protected, and by which associations. One that came otherwise is
-//! dropped. What was opened and matches no policy is dropped too.
+//! The policies of direction fwd say whether the packet had to be protected, and by which associations. One that came
+//! otherwise is dropped. A decrypted packet that matches no policy is dropped too.
 //!
 //! =item 3.
 //! The policies of direction out say what has to be done: packets to be protected leave by output 2 with the annotation of their
@@ -30,7 +30,8 @@
 //! packets that would become too long for the way to the other gateway, and those to be protected that have lived too long. Packets
 //! are not changed.
 //!
-//! Policies are for packets that are forwarded. What is for this host itself (IKE, routing protocols) must not come here.
+//! Policies are for packets that are forwarded. Packets for this host itself (IKE, routing protocols) must not come
+//! here.
 //!
 //! Keyword arguments are:
 //!
@@ -49,11 +50,12 @@
 //!   association SPI SOURCE DESTINATION SUITE key HEX [auth HEX] [request N] [transport] [extended] [window N] [udp PORT PORT]
 //!     [bytes N] [packets N]
 //!
-//! PROTOCOL is `any`, a name or a number; FROM and TO are prefixes; SOURCE and DESTINATION the outer addresses. SUITE is
-//! aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc with -sha1, -sha256 or -sha512. The key of the first three
-//! ends with the salt, 4 bytes. `request` ties associations to policies. `extended` sequence numbers have 64 bits (ESN), `window` is
-//! that against replays (64 unless it is said, 4096 at most, 0 for none), `udp` says the ports of UDP before ESP. After so many `bytes` or
-//! `packets`, and perhaps a batch more, an association is not used any more. `#` begins a comment.
+//! PROTOCOL is `any`, a name or a number; FROM and TO are prefixes; SOURCE and DESTINATION the outer addresses. SUITE
+//! is aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc with -sha1, -sha256 or -sha512. The key
+//! of the first three ends with the salt, 4 bytes. `request` ties associations to policies. `extended` sequence
+//! numbers have 64 bits (ESN), `window` is the replay window (64 by default, 4096 at most, 0 for none), `udp` has the
+//! ports of UDP before ESP. After so many `bytes` or `packets`, and perhaps a batch more, an association is not used
+//! any more. `#` begins a comment.
 //!
 //! B<What is not safe.> Keys in a file never change by themselves. When the program starts again, its sequence numbers begin at 1: the
 //! other gateway takes its packets for replays until it starts again too. Its own window begins at 0, so packets that somebody

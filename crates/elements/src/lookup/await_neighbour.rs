@@ -5,11 +5,12 @@
 //! keeps IPv4 packets until the link address of their neighbour is known
 //!
 //! =d
-//! Expects packets as FIBLookup does, and takes the same ports; it belongs behind the output of FIBLookup for packets to a
-//! neighbour that is to be resolved. Has Linux resolve it, again every second, and keeps the packets meanwhile, in
-//! their order. As soon as the forwarding tables say something else of a packet it leaves by output 0: connect that to the
-//! lookup. What has waited for 3 seconds, in which Linux asks three times (RFC 4861, 7.2.2), leaves by output 1 if that is
-//! connected: "host unreachable" (RFC 1812, 5.2.7.1; RFC 4443, 3.1, code 3). It is dropped otherwise.
+//! Expects packets as FIBLookup does, and takes the same ports; it belongs behind the output of FIBLookup for packets
+//! to a neighbour that is to be resolved. Has Linux resolve it, again every second, and keeps the packets meanwhile,
+//! in their order. As soon as the forwarding tables say something else of a packet it leaves by output 0: connect
+//! that to the lookup. A packet waits for 3 seconds, in which Linux asks three times (RFC 4861, 7.2.2). Then it
+//! leaves by output 1 if that is connected, for "host unreachable" (RFC 1812, 5.2.7.1; RFC 4443, 3.1, code 3). It is
+//! dropped otherwise.
 //!
 //! It looks at the tables every 5 ms while something waits, and belongs on the slow thread, behind a Punt.
 //!
@@ -70,7 +71,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
     if ports.is_empty() {
-        return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+        return Err(ConfigError::new("no ports; expected the names of the router's ports"));
     }
     if setup.is_check() {
         return Ok(Box::new(Unfilled));

@@ -142,7 +142,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
     if ports.is_empty() {
-        return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+        return Err(ConfigError::new("no ports; expected the names of the router's ports"));
     }
     if modes.0.len() != 1 && modes.0.len() != ports.len() {
         let (modes, ports) = (modes.0.len(), ports.len());

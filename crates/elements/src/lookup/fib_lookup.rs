@@ -126,7 +126,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
     let beyond = setup.outputs().checked_sub(ports.len()).filter(|&beyond| beyond <= most);
     if ports.is_empty() || beyond.is_none() {
         return Err(ConfigError::new(format!(
-            "{} ports and {} outputs; it takes the names of the ports, and has an output for each and up to {} more",
+            "{} ports and {} outputs; expected the names of the ports, and an output for each and up to {} more",
             ports.len(),
             setup.outputs(),
             most

@@ -2,11 +2,11 @@
 //! MarkMACHeader([OFFSET, LENGTH])
 //!
 //! =s ethernet
-//! says where the link header is
+//! marks the place of the link header
 //!
 //! =d
 //! The link header of each packet starts OFFSET bytes into the data (0 by default). With a LENGTH that is not 0, the
-//! network header is said to follow it.
+//! network header is marked behind it.
 //!
 //! =a MarkIPHeader, StripToNetworkHeader
 

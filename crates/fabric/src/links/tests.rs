@@ -257,7 +257,7 @@ fn wrong_wires_and_doubles_are_told_once_and_not_used() {
     );
     assert_eq!(
         say(Some(Refusal::Wire), &|hello| (hello.node, hello.link) = (node(2), 0)),
-        "fabric link 0: link 0 of node 2 is there; it should be link 0 of node 1"
+        "fabric link 0: link 0 of node 2 is there; expected link 0 of node 1"
     );
     assert_eq!(
         say(Some(Refusal::Number), &|hello| hello.node = node(0)),

@@ -183,7 +183,7 @@ pub enum IpRouteProblem {
     #[error("'{0}' needs a value behind it")]
     NoValue(String),
     /// A number is none.
-    #[error("'{word} {value}' should have a number of 0 to 4294967295")]
+    #[error("'{word} {value}': not a number; expected 0 to 4294967295")]
     Number {
         /// What it is the number of.
         word: &'static str,

@@ -114,7 +114,7 @@ fn a_bad_row_says_where_what_and_what_would_be_right() {
         ),
         ("10.0.0.0/8 via", "line 2: 'via' needs a value behind it"),
         ("blackhole", "line 2: 'blackhole' needs a value behind it"),
-        ("10.0.0.0/8 dev a metric x", "line 2: 'metric x' should have a number of 0 to 4294967295"),
+        ("10.0.0.0/8 dev a metric x", "line 2: 'metric x': not a number; expected 0 to 4294967295"),
         ("10.0.0.0/8 dev a dve b", "line 2: 'dve' is not a word of 'ip route'"),
         (
             "default from 2001:db8::/48 via fe80::1 dev a",

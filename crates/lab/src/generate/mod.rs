@@ -479,11 +479,7 @@ fn draw_from<A: Family>(path: &Path, table: &Table<A>, flows: u32, seed: u64) ->
     }
     let drawn = fib::synthesize::destinations_inside(&table.rows, flows as usize, seed);
     if drawn.is_empty() {
-        bail!(
-            "the table '{}' has no {} prefix; it should have one PREFIX ORIGIN a line",
-            path.display(),
-            A::VERSION
-        );
+        bail!("the table '{}' has no {} prefix; expected a PREFIX ORIGIN a line", path.display(), A::VERSION);
     }
     Ok(drawn.into_iter().map(A::to_ip).collect())
 }

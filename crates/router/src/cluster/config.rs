@@ -349,7 +349,7 @@ impl ClusterConfig {
             (true, None) => problems.push(
                 "store: neither etcd = [\"https://...\"] nor hosted = \"ADDRESS:PORT\"; the nodes must meet somewhere".into(),
             ),
-            (false, Some(_)) => problems.push("store: etcd and hosted; one of them is right".into()),
+            (false, Some(_)) => problems.push("store: etcd and hosted; expected one of them".into()),
             _ => {}
         }
         if self.store.etcd.iter().any(|url| is_https(url)) && self.store.ca.is_none() {

@@ -179,9 +179,9 @@ impl About for WorkerSettings {
         let min = self.min?;
         if min > self.count {
             let message = format!("at least {min} of {} workers", self.count);
-            return Some(("min", message, "min is at most count".to_owned()));
+            return Some(("min", message, "expected min to be at most count".to_owned()));
         }
-        let right = "set balance = true, or leave min out".to_owned();
+        let right = "expected balance = true, or no min".to_owned();
         (!self.balance).then(|| ("min", "min without balance does nothing".to_owned(), right))
     }
 
@@ -227,10 +227,10 @@ impl About for FpmSettings {
         let Some(listen) = self.listen else {
             let key = if self.users.is_some() { "users" } else { "insecure" };
             return (self.users.is_some() || self.insecure).then(|| {
-                (key, format!("{key} without listen does nothing"), "add listen, or leave it out".to_owned())
+                (key, format!("{key} without listen does nothing"), "expected listen beside it".to_owned())
             });
         };
-        let right = "expected is an address of this host alone, as 127.0.0.1, or insecure = true in [fpm]";
+        let right = "expected an address of this host alone, as 127.0.0.1, or insecure = true in [fpm]";
         (!self.insecure && !listen.ip().is_loopback()).then(|| {
             let message = format!("{listen} can be reached from other hosts, whose users nobody knows");
             ("listen", message, right.to_owned())
@@ -406,7 +406,7 @@ fn door_problem(
         return Some((
             key,
             format!("{key} without listen does nothing"),
-            "add listen, or leave it out".to_owned(),
+            "expected listen beside it".to_owned(),
         ));
     };
     if has_certificate != has_key {

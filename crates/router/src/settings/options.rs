@@ -83,7 +83,7 @@ pub(crate) trait Value: Clone + Sized {
     /// Returns the value; `None` if the TOML is of another type or beyond the limits.
     fn read(toml: &DeValue<'_>, limits: Option<(f64, f64)>) -> Option<Self>;
 
-    /// Describes what is right, as in "... is expected".
+    /// Describes what is expected.
     fn expected(limits: Option<(f64, f64)>) -> String;
 
     /// Returns it as TOML; `None` if it is not set.
@@ -107,7 +107,7 @@ pub(crate) trait Value: Clone + Sized {
 pub(crate) fn of_text<T: Value>(text: &str, limits: Option<(f64, f64)>) -> Result<T, String> {
     let toml = T::quote(text);
     let value = DeValue::parse(&toml).ok().and_then(|value| T::read(value.get_ref(), limits));
-    value.ok_or_else(|| format!("expected {}", T::expected(limits).trim_end_matches(',')))
+    value.ok_or_else(|| format!("expected {}", T::expected(limits)))
 }
 
 impl Value for bool {
@@ -116,7 +116,7 @@ impl Value for bool {
     }
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
-        "true or false, without quotes,".to_owned()
+        "true or false, without quotes".to_owned()
     }
 
     fn to_toml(&self) -> Option<String> {
@@ -182,7 +182,7 @@ impl Value for String {
     }
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
-        "a text in quotes, not empty,".to_owned()
+        "a text in quotes, not empty".to_owned()
     }
 
     fn to_toml(&self) -> Option<String> {
@@ -210,7 +210,7 @@ impl Value for SocketAddr {
     }
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
-        "an address and a port, as in \"127.0.0.1:2620\",".to_owned()
+        "an address and a port, as in \"127.0.0.1:2620\"".to_owned()
     }
 
     fn to_toml(&self) -> Option<String> {
@@ -220,7 +220,7 @@ impl Value for SocketAddr {
 
 impl Item for SocketAddr {
     fn expected_list() -> String {
-        "a list of addresses with their ports, as in [\"192.0.2.1:6343\"],".to_owned()
+        "a list of addresses with their ports, as in [\"192.0.2.1:6343\"]".to_owned()
     }
 }
 
@@ -230,7 +230,7 @@ impl Value for IpAddr {
     }
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
-        "an IP address, as in \"192.0.2.7\",".to_owned()
+        "an IP address, as in \"192.0.2.7\"".to_owned()
     }
 
     fn to_toml(&self) -> Option<String> {
@@ -269,7 +269,7 @@ pub(crate) trait Item: Value {
 
 impl Item for String {
     fn expected_list() -> String {
-        "a list of texts, as in [\"first\", \"second\"],".to_owned()
+        "a list of texts, as in [\"first\", \"second\"]".to_owned()
     }
 
     fn read_item(toml: &DeValue<'_>) -> Option<Self> {

@@ -75,7 +75,7 @@ impl About for PortSettings {
                 && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
         };
         if !is_interface(&self.name) {
-            let right = "an interface has 1 to 15 characters, no '/', ':' or blank among them";
+            let right = "expected 1 to 15 characters without '/', ':' and blanks";
             return Some((
                 "name",
                 format!("'{}' cannot be an interface's name", self.name),
@@ -88,12 +88,16 @@ impl About for PortSettings {
         }
         if self.host == Host::Interface && matches!(self.driver, Driver::Dpdk | Driver::Tap) {
             let message = format!("a port of {} is not an interface of Linux", self.driver.word());
-            return Some(("host", message, "host is \"tap\" or \"none\"".to_owned()));
+            return Some(("host", message, "expected host = \"tap\" or \"none\"".to_owned()));
         }
         if self.driver == Driver::Tap && self.host == Host::Tap && self.device.is_none() {
             let message =
                 format!("the TAP port '{0}' and the interface that stands for it are both '{0}'", self.name);
-            return Some(("name", message, "give it another name than its device: lan=tap:vm0".to_owned()));
+            return Some((
+                "name",
+                message,
+                "expected another name than its device, as lan=tap:vm0".to_owned(),
+            ));
         }
         let key = if self.options.is_empty() { "device" } else { "options" };
         Spec::parse(&self.spec()).err().map(|error| (key, error.to_string(), String::new()))
@@ -188,7 +192,7 @@ impl Settings {
                 port.driver = known.map(|(_, driver)| *driver).ok_or_else(|| {
                     let words: Vec<&str> = Driver::WORDS.iter().map(|(word, _)| *word).collect();
                     format!(
-                        "port '{text}': there is no driver '{driver}' for it; the drivers are {}",
+                        "port '{text}': there is no driver '{driver}' for it; expected one of {}",
                         words.join(", ")
                     )
                 })?;
@@ -211,7 +215,7 @@ impl Settings {
             is_open.push(target == port.name && options.is_empty());
             port.problem().map_or(Ok(()), wrong)?;
             if settings.ports.iter().any(|other| other.name == port.name) {
-                return Err(format!("port '{}' is named twice; once is right", port.name));
+                return Err(format!("port '{}' is named twice; expected once", port.name));
             }
             settings.ports.push(port);
         }

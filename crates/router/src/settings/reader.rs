@@ -101,8 +101,8 @@ impl<'f, 'a> Section<'f, 'a> {
         if result.is_none() {
             let written = self.file.text.get(value.span()).unwrap_or_default();
             let short: String = written.chars().take(40).collect();
-            let right = format!("{} is expected", T::expected(limits));
-            self.mistake(key, format!("{key} = {short} cannot be"), &right);
+            let right = format!("expected {}", T::expected(limits));
+            self.mistake(key, format!("{key} = {short}: invalid value"), &right);
         }
         result
     }
@@ -132,7 +132,7 @@ impl<'f, 'a> Section<'f, 'a> {
                 self.mistake(
                     key,
                     format!("'{key}' is not a section"),
-                    &format!("write {}, and below it its options", section.title),
+                    &format!("expected {}, and below it its options", section.title),
                 );
             }
         }
@@ -153,7 +153,7 @@ impl<'f, 'a> Section<'f, 'a> {
             self.mistake(
                 key,
                 format!("'{key}' is not a list of sections"),
-                &format!("write {title} before each of them"),
+                &format!("expected {title} before each of them"),
             );
         }
         sections
@@ -168,7 +168,7 @@ impl<'f, 'a> Section<'f, 'a> {
             }
             let right = match nearest(name, self.known.iter().copied()) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => format!("{} takes {}", self.title, self.known.join(", ")),
+                None => format!("expected {}", self.known.join(", ")),
             };
             self.file.mistake(key.span(), format!("{} has no '{name}'", self.title), &right);
         }

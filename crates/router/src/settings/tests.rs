@@ -198,33 +198,33 @@ brickway.toml:6: port 'eth1' is there twice
     name = \"eth1\"
            ^^^^^^
     help: each port has a name of its own
-brickway.toml:7: driver = \"xpd\" cannot be
+brickway.toml:7: driver = \"xpd\": invalid value
     driver = \"xpd\"
              ^^^^^
-    help: one of \"auto\", \"xdp\", \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\", \"vlan\" is expected
+    help: expected one of \"auto\", \"xdp\", \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\", \"vlan\"
 brickway.toml:11: port `af_xdp:eth2?steer=transit&queus=2`: driver `af_xdp` has no option `queus`; did you mean `queues`?
     options = \"queus=2\"
               ^^^^^^^^^
-brickway.toml:14: count = \"four\" cannot be
+brickway.toml:14: count = \"four\": invalid value
     count = \"four\"
             ^^^^^^
-    help: a whole number from 1 to 256 is expected
-brickway.toml:15: burst = 1000 cannot be
+    help: expected a whole number from 1 to 256
+brickway.toml:15: burst = 1000: invalid value
     burst = 1000
             ^^^^
-    help: a whole number from 1 to 256 is expected
+    help: expected a whole number from 1 to 256
 brickway.toml:16: [workers] has no 'colour'
     colour = \"red\"
     ^^^^^^
-    help: [workers] takes count, burst, balance, min, pin
-brickway.toml:19: mode = \"loos\" cannot be
+    help: expected count, burst, balance, min, pin
+brickway.toml:19: mode = \"loos\": invalid value
     mode = \"loos\"
            ^^^^^^
-    help: one of \"linux\", \"off\", \"loose\", \"strict\" is expected
-brickway.toml:22: listen = \"localhost\" cannot be
+    help: expected one of \"linux\", \"off\", \"loose\", \"strict\"
+brickway.toml:22: listen = \"localhost\": invalid value
     listen = \"localhost\"
              ^^^^^^^^^^^
-    help: an address and a port, as in \"127.0.0.1:2620\", is expected
+    help: expected an address and a port, as in \"127.0.0.1:2620\"
 brickway.toml:24: a settings file has no 'sloth_path'
     [sloth_path]
      ^^^^^^^^^^
@@ -238,13 +238,13 @@ fn mistakes_of_all_kinds_have_a_line() {
     for (text, parts) in [
         ("", ["brickway.toml:1: there are no ports", "[[port]]"]),
         ("[[port]]\nname = 'a'\n[workers\n", ["brickway.toml:3:", "[workers"]),
-        ("[port]\nname = 'a'", ["brickway.toml:1: 'port' is no list", "write [[port]]"]),
+        ("[port]\nname = 'a'", ["brickway.toml:1: 'port' is not a list", "expected [[port]]"]),
         (
             "workers = 4\n[[port]]\nname = 'a'",
-            ["brickway.toml:1: 'workers' is not a section", "write [workers]"],
+            ["brickway.toml:1: 'workers' is not a section", "expected [workers]"],
         ),
         ("[[port]]\ndriver = 'tap'", ["brickway.toml:1: a port without a name", "name = \"eth1\""]),
-        ("[[port]]\nname = 7", ["brickway.toml:2: name = 7 cannot be", "a text in quotes"]),
+        ("[[port]]\nname = 7", ["brickway.toml:2: name = 7: invalid value", "a text in quotes"]),
         ("[[port]]\nname = 'a/b'", ["brickway.toml:2: 'a/b' cannot be an interface's name", "15 characters"]),
         (
             "[[port]]\nname = 'a'\ndriver = 'tap'\nhost = 'interface'",
@@ -256,13 +256,13 @@ fn mistakes_of_all_kinds_have_a_line() {
         ("[[port]]\nname = 'a'\n[acl]\nrules = ['a', 1]", ["brickway.toml:4:", "a list of texts"]),
         (
             "[[port]]\nname = 'a'\n[beside_linux]\nignore = ['fire']",
-            ["brickway.toml:4:", "a list of \"firewall\", \"nat\", \"ipsec\" is expected"],
+            ["brickway.toml:4:", "expected a list of \"firewall\", \"nat\", \"ipsec\""],
         ),
         (
             "[[port]]\nname = 'a'\n[fpm]\nlisten = '192.0.2.1:2620'",
             ["brickway.toml:4: 192.0.2.1:2620 can be reached from other hosts", "insecure = true"],
         ),
-        ("[[port]]\nname = 'a'\n[fpm]\nusers = ['frr']", ["brickway.toml:4:", "add listen"]),
+        ("[[port]]\nname = 'a'\n[fpm]\nusers = ['frr']", ["brickway.toml:4:", "expected listen"]),
         (
             "[[port]]\nname = 'a'\n[web]\nlisten = '192.0.2.1:80'\ntoken_file = '/t'",
             [
@@ -274,7 +274,7 @@ fn mistakes_of_all_kinds_have_a_line() {
             "[[port]]\nname = 'a'\n[metrics]\nlisten = '127.0.0.1:80'\nkey = '/k'",
             ["brickway.toml:5: key without certificate", "add certificate"],
         ),
-        ("[[port]]\nname = 'a'\n[web]\ntoken_file = '/t'", ["brickway.toml:4:", "add listen"]),
+        ("[[port]]\nname = 'a'\n[web]\ntoken_file = '/t'", ["brickway.toml:4:", "expected listen"]),
         (
             "[[port]]\nname = 'a'\n[sflow]\ncollectors = ['192.0.2.1:0']",
             ["brickway.toml:4: 192.0.2.1:0 has no port", "as 192.0.2.1:6343"],
@@ -297,10 +297,10 @@ fn tables_are_named_or_those_there_are_listed() {
     };
     let text = mistakes(&with("auto", "ipv4 = \"radix\"\nipv6 = \"rank\""));
     for expected in [
-        "brickway.toml:5: ipv4 = \"radix\" cannot be",
-        "one of \"byte24\", \"rank\", \"dir24_8\", \"linear\" is expected",
-        "brickway.toml:6: ipv6 = \"rank\" cannot be",
-        "one of \"range_tree\", \"linear\" is expected",
+        "brickway.toml:5: ipv4 = \"radix\": invalid value",
+        "expected one of \"byte24\", \"rank\", \"dir24_8\", \"linear\"",
+        "brickway.toml:6: ipv6 = \"rank\": invalid value",
+        "expected one of \"range_tree\", \"linear\"",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -345,11 +345,11 @@ fn ports_of_the_command_line() {
         ("0000-03-00-0", Host::Tap, Host::Tap)
     );
     for (name, part) in [
-        ("xpd:eth1", "the drivers are auto, xdp, af_xdp, af_packet, dpdk, tap"),
+        ("xpd:eth1", "expected one of auto, xdp, af_xdp, af_packet, dpdk, tap"),
         ("eth1?rin=3", "did you mean `ring`?"),
-        ("tap:vm0", "give it another name than its device"),
+        ("tap:vm0", "expected another name than its device"),
         ("wan=eth1", "goes by its own name, not 'wan'"),
-        ("", "cannot be an interface's name; an interface has 1 to 15 characters"),
+        ("", "cannot be an interface's name; expected 1 to 15 characters"),
     ] {
         let error = Settings::of_ports([name], Driver::AfXdp).unwrap_err();
         assert!(error.contains(part), "{error}");
@@ -383,10 +383,10 @@ fn the_command_line_is_above_the_file() {
     assert_eq!(settings.beside_linux.ignore, [Bypass::Nat, Bypass::Ipsec, Bypass::Firewall]);
     assert_eq!(settings.log.stats_seconds, Some(Period(0.0)));
     for (given, expected) in [
-        (["--min-workers", "3"], "--min-workers: at least 3 of 2 workers; min is at most count"),
+        (["--min-workers", "3"], "--min-workers: at least 3 of 2 workers; expected min to be at most count"),
         (
             ["--fpm", "0.0.0.0:2620"],
-            "--fpm: 0.0.0.0:2620 can be reached from other hosts, whose users nobody knows; expected is an address of this \
+            "--fpm: 0.0.0.0:2620 can be reached from other hosts, whose users nobody knows; expected an address of this \
              host alone, as 127.0.0.1, or insecure = true in [fpm]",
         ),
     ] {

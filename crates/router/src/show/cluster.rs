@@ -54,7 +54,6 @@ fn table(nodes: &[ClusterNodeRow]) -> Table {
         right("input"),
         right("routed"),
         right("output"),
-        right("direct"),
         right("balanced"),
         right("flowlets moved"),
     ]);
@@ -66,7 +65,7 @@ fn table(nodes: &[ClusterNodeRow]) -> Table {
         cells.push(if row.links.is_empty() { "-".to_owned() } else { format!("{up}/{}", row.links.len()) });
         cells.push(row.lag.map_or("-".to_owned(), |lag| lag.to_string()));
         cells.extend(LOADS.iter().zip(sums).map(|((_, load), sum)| share(load(row), sum)));
-        cells.extend([row.direct, row.balanced, row.moved].map(|part| share(part, sent)));
+        cells.extend([row.balanced, row.moved].map(|part| share(part, sent)));
         table.row(cells);
     }
     table

@@ -55,9 +55,14 @@ const USAGE: u8 = 2;
   brickway top --once | awk '$1 == \"eth1\" { print $2 }'      packets a second that eth1 receives
   ip netns exec edge brickway top           the router of the network namespace 'edge'
 
-Keys: Tab and 1 to 5 choose the view, s sorts by the next column, r reverses, p or space pauses,
-z changes between rates and totals from now on, / filters by text, ? shows all keys,
-q, Esc or Ctrl-C quits.
+Keys:
+  Tab, 1 to 5       choose the view
+  s, r              sort by the next column, reverse the order
+  p, space          pause
+  z                 change between rates and totals from now on
+  /                 filter by text
+  ?                 show all keys
+  q, Esc, Ctrl-C    quit
 
 Views: 1 ports, 2 workers and queues, 3 drops, 4 punts, 5 elements (cycles a second, estimated
 from a sample of the turns). A large terminal shows several. A dash is a rate that is not known

@@ -25,8 +25,8 @@
 //! The same once, at the start. An exported variable is a read handler too.
 //!
 //! =item print [>FILE | >>FILE] TEXT; printq, printn, printnq
-//! Prints a text to standard output or to a file; `printn` without a new line. What begins with a letter, `@` or `_` is a read
-//! handler; a layer of quotes is taken off all else.
+//! Prints a text to standard output or to a file; `printn` without a new line. A TEXT that begins with a letter, `@`
+//! or `_` is a read handler; a layer of quotes is taken off any other.
 //!
 //! =item save HANDLER [ARGUMENTS] FILE; append HANDLER [ARGUMENTS] FILE
 //! As print.
@@ -85,7 +85,7 @@
 //! a Script that decides what happens when the router is to stop
 //!
 //! =d
-//! A Script whose TYPE is DRIVER where nothing else is said.
+//! A Script whose TYPE is DRIVER by default.
 //!
 //! Any element may ask for the router's end: a source with STOP true, a handler, a Script. The router then has the
 //! DriverManager take a step, and ends only when its script does, or says `stop`. Without instructions that is at once. A

@@ -23,8 +23,8 @@ pub(crate) fn settle(ports: &mut [RouterPort], mirror: &Mirror) -> Result<()> {
         let of_linux = of_below.as_ref().and_then(|link| mirror.vlan_interface(link.index, *number));
         if let Some(other) = of_linux.filter(|name| *name != port.name) {
             bail!(
-                "Linux has the VLAN {number} of '{1}' as '{other}', and the port would be another interface, '{0}'; one of them \
-                 is right: ip link set {other} name {0}",
+                "Linux has the VLAN {number} of '{1}' as '{other}', and the port would be another interface, '{0}'; expected one \
+                 name; run 'ip link set {other} name {0}'",
                 port.name,
                 below.name
             );
@@ -157,7 +157,7 @@ mod tests {
             let error = settled(Some(Link { name: name.into(), ..link() }), Host::Interface).unwrap_err();
             let error = error.to_string();
             assert!(error.contains(&format!("Linux has the VLAN 100 of 'eth1' as '{name}'")), "{error}");
-            assert!(error.ends_with(&format!(": ip link set {name} name eth1.100")), "{error}");
+            assert!(error.ends_with(&format!("; run 'ip link set {name} name eth1.100'")), "{error}");
         }
         let other = Link { name: "vlan100".into(), vlan: Some(101), ..link() };
         assert_eq!(settled(Some(other), Host::Interface).unwrap().host, Host::Tap);

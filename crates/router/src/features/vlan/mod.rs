@@ -45,17 +45,21 @@ pub(crate) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'
     }
     let name = &port.name;
     let Some((below, _)) = vlan_of(name) else {
-        let right = "it is named after the port below it and its number, 1 to 4094: eth1.100";
+        let right = "expected the port below it and a number from 1 to 4094, as eth1.100";
         return Some(("name", format!("'{name}' is not a name of a VLAN"), right.to_owned()));
     };
     match port_below(ports, name).map(|below| below.driver) {
         None => {
             let message = format!("the VLAN '{name}' has no port below it");
-            return Some(("name", message, format!("'{below}' has to be a port too")));
+            return Some(("name", message, format!("expected '{below}' as a port too")));
         }
         Some(Driver::Vlan) => {
             let message = format!("the port '{below}' below the VLAN '{name}' is a VLAN itself");
-            return Some(("name", message, "a frame has one tag".to_owned()));
+            return Some((
+                "name",
+                message,
+                "expected a port without a tag, since a frame has one tag".to_owned(),
+            ));
         }
         Some(_) => {}
     }
@@ -65,7 +69,11 @@ pub(crate) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'
         ("host", port.host != Host::Interface),
     ];
     let (key, _) = given.into_iter().find(|(_, given)| *given)?;
-    Some((key, format!("the VLAN '{name}' has a {key} of its own"), format!("that of '{below}' counts")))
+    Some((
+        key,
+        format!("the VLAN '{name}' has a {key} of its own"),
+        format!("expected that of '{below}' alone"),
+    ))
 }
 
 #[cfg(test)]
@@ -106,11 +114,9 @@ mod tests {
         let problem = |names: &[&str]| Settings::of_ports(names.iter().copied(), Driver::AfXdp).unwrap_err();
         assert_eq!(
             problem(&["vlan:eth1.100"]),
-            "the VLAN 'eth1.100' has no port below it; 'eth1' has to be a port too"
+            "the VLAN 'eth1.100' has no port below it; expected 'eth1' as a port too"
         );
-        assert!(
-            problem(&["vlan:eth1", "eth2"]).contains("no name of a VLAN; it is named after the port below")
-        );
+        assert!(problem(&["vlan:eth1", "eth2"]).contains("not a name of a VLAN; expected the port below"));
         assert!(problem(&["eth1", "eth1.5", "vlan:eth1.5.6"]).contains("is a VLAN itself"));
         let text =
             "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth1.7\"\ndriver = \"vlan\"\nhost = \"tap\"\n";
