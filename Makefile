@@ -117,7 +117,7 @@ if [ ! -x $$lab ] && [ "$$(brickway-lab --version 2>/dev/null)" = "brickway-lab 
   lab=$$(command -v brickway-lab); \
 elif [ ! -x $$lab ] || [ -n "$$(find crates Cargo.toml Cargo.lock examples/ip-router.click -path 'crates/*/tests' -prune -o -newer $$lab -print -quit)" ]; then \
   echo "make: building the router and the laboratory from source: 6 minutes the first time on two cores, then seconds."; \
-  echo "      Without a build: install the packages of a release (docs/install.md), and run 'brickway-lab demo'."; \
+  echo "      Where brickway-lab $(VERSION) is installed and nothing was built here, the demo starts at once (docs/install.md)."; \
   $(MAKE) --no-print-directory quick || exit 1; touch $$lab; \
 fi
 endef
