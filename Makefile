@@ -17,9 +17,7 @@
 #   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
-#   make packages .deb and .rpm, target/packages; make test-packages: installs, runs, upgrades and purges them in a fresh Debian
-#   make static  both programs without a library of the system, target/static
-#   make sbom    the crates in the programs as a CycloneDX list, target/packages
+#   make packages .deb and .rpm, with what is linked into them (CycloneDX), in target/packages; make test-packages: installs, runs, upgrades and purges them in a fresh Debian
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -40,7 +38,7 @@ BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-s
 DPDK_PACKAGES := libdpdk-dev pkg-config
 WEB_PACKAGES := chromium
 # Packages; flex and bison for the libpcap that is linked into their programs.
-PACKAGING_PACKAGES := debhelper rpm flex bison
+PACKAGING_PACKAGES := debhelper rpm jq flex bison
 PACKAGE_TEST_PACKAGES := lintian debootstrap iproute2 iputils-ping
 # A virtual machine with Debian's kernel, and strongSwan for tests in it.
 VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
@@ -50,7 +48,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static sbom test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -117,7 +115,7 @@ if [ ! -x $$lab ] && [ "$$(brickway-lab --version 2>/dev/null)" = "brickway-lab 
   lab=$$(command -v brickway-lab); \
 elif [ ! -x $$lab ] || [ -n "$$(find crates Cargo.toml Cargo.lock examples/ip-router.click -path 'crates/*/tests' -prune -o -newer $$lab -print -quit)" ]; then \
   echo "make: building the router and the laboratory from source: 6 minutes the first time on two cores, then seconds."; \
-  echo "      Without a build: install the packages of a release (docs/install.md), and run 'brickway-lab demo'."; \
+  echo "      Where brickway-lab $(VERSION) is installed and nothing was built here, the demo starts at once (docs/install.md)."; \
   $(MAKE) --no-print-directory quick || exit 1; touch $$lab; \
 fi
 endef

@@ -43,10 +43,12 @@ crates=$(cd "$project" && cargo metadata --format-version 1 --locked --filter-pl
   grep -o '"manifest_path":"[^"]*/registry/src/[^"]*"' | cut -d'"' -f4 | sort -u)
 for manifest in $crates; do
   crate=$(dirname "$manifest")
-  for text in "$crate"/LICEN[CS]E* "$crate"/COPYING* "$crate"/NOTICE*; do
+  for text in "$crate"/LICEN[CS]E* "$crate"/COPYING* "$crate"/NOTICE* "$crate"/*/LICENSE "$crate"/*/COPYRIGHT; do
     if [ -f "$text" ]; then echo "== $(basename "$crate"): $(basename "$text")"; cat "$text"; echo; fi
   done
 done > "$build/pages/LICENSES-OTHERS"
+cat /usr/share/doc/libpcap0.8-dev/copyright /usr/share/doc/libipsec-mb-dev/copyright >> "$build/pages/LICENSES-OTHERS" 2>/dev/null || true
+"$project/packaging/sbom.sh" > "$to/brickway-$version.cdx.json"
 
 cp -r "$project/packaging/debian" "$build/debian"
 cd "$build"
@@ -65,5 +67,5 @@ rpmbuild -bb --quiet --define "_topdir $build/rpm" --define "_rpmdir $to" --defi
   --define "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" "$project/packaging/brickway.spec" >> "$to/build.log" 2>&1 ||
   { tail -30 "$to/build.log" >&2; exit 1; }
 cd "$to"
-sha256sum -- *.deb *.rpm > SHA256SUMS
+sha256sum -- *.deb *.rpm *.json > SHA256SUMS
 cat SHA256SUMS

@@ -1,6 +1,6 @@
 #!/bin/bash -e
 # Installs the packages in FOLDER into a fresh Debian, runs the router there, upgrades it under traffic, and purges it: test.sh FOLDER.
-# `make test-packages` calls it, as root.
+# `make test-packages` calls it, as root; SUITE=trixie is another Debian than this one.
 #
 # No systemd runs in that Debian. A script in the place of systemctl writes down what maintainer scripts ask for, and restarts the router as
 # systemd would.
@@ -26,8 +26,8 @@ step "lintian"
 lintian --fail-on error,warning "$packages"/*.changes
 
 step "a fresh Debian"
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | sed -n "s/ $suite\$//p" | head -1)
+suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: '"$(. /etc/os-release && echo "$VERSION_CODENAME")" | head -1)
 debootstrap --variant=minbase --include=iproute2,nftables "$suite" "$root" "$mirror" > "$work/log" 2>&1 || { tail "$work/log" >&2; exit 1; }
 mount --bind /proc "$root/proc"
 mount --bind /sys "$root/sys"
@@ -59,7 +59,8 @@ in_root sh -c 'apt-get install -y -qq --no-install-recommends -o DPkg::Path="$PA
   { tail "$work/log" >&2; exit 1; }
 in_root getent group brickway > /dev/null || fail "no group 'brickway' after the installation"
 grep -q daemon-reload "$asked" || fail "the installation has not told systemd of its units"
-! grep -E '(^| )(start|restart|enable)' "$asked" || fail "the installation started or enabled a service"
+! grep -E '(start|enable).* brickway' "$asked" && [ -z "$(find "$root/etc/systemd" -name 'brickway*')" ] ||
+  fail "the installation started or enabled a service"
 for file in /usr/share/man/man1/brickway-show-routes.1.gz /usr/share/man/man5/brickway.toml.5.gz /usr/share/man/man7/brickway-elements.7.gz \
   /usr/share/bash-completion/completions/brickway /usr/share/fish/vendor_completions.d/brickway.fish \
   /usr/share/zsh/vendor-completions/_brickway /usr/share/doc/brickway/examples/cluster.toml; do

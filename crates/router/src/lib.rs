@@ -43,8 +43,8 @@ use graph::Class;
 use graph::graph::Registry;
 use ports::DriverDoc;
 
-/// A software router: one command turns a Linux server into a fast one. A configuration in the Click language changes what
-/// it does to packets.
+/// A software router. 'brickway run eth1 eth2' forwards between these ports in Linux's place: faster, by Linux's own
+/// routes and neighbours. Ctrl-C gives the ports back. Configurations in the Click language, Lua and Rust change the data plane.
 #[derive(Parser, Debug)]
 #[command(
     name = "brickway",
