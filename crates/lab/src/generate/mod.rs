@@ -107,13 +107,16 @@ as other packets are. Frames without room for it are sent as they are and not ju
 A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
 pcap, memory and null.
 
-Exit codes: 0 every packet came back once and whole (or as many as --allow-loss wants),
-1 it cannot run, 2 wrong usage, 3 packets were lost, doubled or corrupted.")]
+Exit codes:
+  0  every packet came back once and whole (or as many as --allow-loss wants)
+  1  it cannot run
+  2  wrong usage
+  3  packets were lost, doubled or corrupted")]
 pub(crate) struct GenerateArguments {
     /// The port that sends
     #[arg(long, value_name = "PORT")]
     tx: String,
-    /// The port on which packets come back: the sending one if not given; `none` if none do
+    /// The port on which packets come back, or `none` [default: the sending port]
     #[arg(long, value_name = "PORT")]
     rx: Option<String>,
     /// Number of flows, which take turns
@@ -123,8 +126,8 @@ pub(crate) struct GenerateArguments {
     /// [default: --address, else 198.18.0.1 or 2001:2::1]
     #[arg(long, value_name = "IP[/LEN]")]
     src: Option<Hosts>,
-    /// Destination addresses, such as 2001:db8:2::/48; 198.18.0.0/15 and 2001:2::/48 are there for tests (RFC 2544, C.2.2; RFC
-    /// 5180) [default: 198.19.0.1 or 2001:2:0:1::1]
+    /// Destination addresses, such as 2001:db8:2::/48. 198.18.0.0/15 and 2001:2::/48 are for tests (RFC 2544 and 5180)
+    /// [default: 198.19.0.1 or 2001:2:0:1::1]
     #[arg(long, value_name = "IP[/LEN]", conflicts_with = "dst_file")]
     dst: Option<Hosts>,
     /// Draw each flow's destination from the IPv4 or IPv6 prefixes of this table (PREFIX ORIGIN a line, plain or gzip)
@@ -139,31 +142,31 @@ pub(crate) struct GenerateArguments {
     /// What the packets are
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
     protocol: Protocol,
-    /// Frame size with FCS: 64, a range such as 64-1518, sizes with weights such as 64:7,594:4,1518:1, imix (this mix), or abilene
-    /// (in place of RouteBricks' trace, which is not public: the same mix as imix)
-    /// [default: the smallest, 64 or for TCP 76; in IPv6 84 or 96]
+    /// Frame size with FCS: a size, a range such as 64-1518, sizes with weights such as 64:7,594:4,1518:1, imix (this mix), or
+    /// abilene. The latter is the same mix, in place of RouteBricks' trace, which is not public
+    /// [default: the smallest, 64 or for TCP 76, in IPv6 84 or 96]
     #[arg(long, value_name = "BYTES", conflicts_with = "rfc2544")]
     size: Option<FrameSize>,
     /// Packets a second (1000, 250k, 1.5Mpps), bits of frames with FCS a second (100Mbit), or max
-    /// [default: 1000; with --rfc2544, where the search starts: max]
+    /// [default: 1000, with --rfc2544 max, where the search starts]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Stop after so many packets
     #[arg(long, value_name = "N", conflicts_with = "rfc2544")]
     count: Option<u64>,
-    /// Stop after so many seconds; without this and --count: at Ctrl-C
+    /// Stop after so many seconds. Without this and --count it stops at Ctrl-C
     #[arg(long = "for", value_name = "SECONDS", value_parser = values::seconds, conflicts_with = "rfc2544")]
     duration: Option<f64>,
     /// Most packets sent at a time
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     burst: u16,
-    /// Wait so long for packets after the last one [default: 1; with --rfc2544: 2]
+    /// Wait so long for packets after the last one [default: 1, with --rfc2544 2]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     settle: Option<f64>,
-    /// Link address of the sender [default: the port's; with --replay the file's]
+    /// Link address of the sender [default: the port's, with --replay the file's]
     #[arg(long, value_name = "MAC")]
     src_mac: Option<MacAddr>,
-    /// Link address to send to [default: the gateway's, else that of the --rx port; with --replay the file's]
+    /// Link address to send to [default: the gateway's, else that of the --rx port, with --replay the file's]
     #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
     dst_mac: Option<MacAddr>,
     /// Our address on the sending port, such as 10.0.1.2 or 2001:db8:1::2: ARP requests or neighbour solicitations for it, and for

@@ -266,7 +266,7 @@ fn destinations_of_a_table_have_its_family() {
     let text = path.to_str().unwrap();
     let words = ["--tx", "null:", "--rx", "null:b", "--dst-file", text, "--src", "2001:db8::1"];
     let error = command(&words).unwrap_err();
-    assert!(error.contains("has no IPv6 prefix; it should have"), "{error}");
+    assert!(error.contains("has no IPv6 prefix; expected a PREFIX ORIGIN"), "{error}");
 }
 
 #[test]
