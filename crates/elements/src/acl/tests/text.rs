@@ -113,7 +113,7 @@ fn the_configuration_names_arguments_and_lines() {
         ("DEFAULT drop", "DEFAULT is 'drop'; expected permit or deny"),
         ("INPUTS \"eth0\"", "INPUTS: 'eth0': not an input; expected a name and a paint from 0 to 255"),
         ("INPUTS \"eth0 1, eth1 1\"", "INPUTS: 'eth1 1': expected a name and a paint of its own"),
-        ("INPUTS \"7 1\"", "INPUTS: '7 1' should have a name"),
+        ("INPUTS \"7 1\"", "INPUTS: '7 1': expected a name"),
         ("BURST 3", "unsupported argument 'BURST'"),
     ] {
         let errors = configure(CLASSES[0], arguments).unwrap_err();
