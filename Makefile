@@ -18,7 +18,8 @@
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
 #   make static  the router as a program that needs no library, target/static/brickway
-#   make packages .deb and .rpm, with what is linked into them (CycloneDX), in target/packages; make test-packages: installs, runs, upgrades and purges them in a fresh Debian
+#   make packages .deb and .rpm, in target/packages
+#   make test-packages  installs, runs, upgrades and purges them in a fresh Debian
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
