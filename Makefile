@@ -17,7 +17,9 @@
 #   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
-#   make packages .deb and .rpm, with what is linked into them (CycloneDX), in target/packages; make test-packages: installs, runs, upgrades and purges them in a fresh Debian
+#   make static  the router as a program that needs no library, target/static/brickway
+#   make packages .deb and .rpm, in target/packages
+#   make test-packages  installs, runs, upgrades and purges them in a fresh Debian
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -48,7 +50,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -258,6 +260,14 @@ packages: packages-build rust
 	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib $(CARGO) build --release -p brickway -p brickway-lab
 	rm -rf target/packages
 	packaging/packages.sh target/release target/packages
+
+# It runs where there is no library at all, not even the C library.
+static: packages-build rust
+	$(call install_packages,$(PACKAGING_PACKAGES))
+	sh packaging/libraries.sh target/libraries
+	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib RUSTFLAGS="-C target-feature=+crt-static" \
+	  $(CARGO) build --release --target $(TARGET) --target-dir target/static -p brickway
+	strip -o target/static/brickway target/static/$(TARGET)/release/brickway
 
 test-packages: packages
 	$(call install_packages,$(PACKAGE_TEST_PACKAGES))

@@ -100,6 +100,15 @@ start
 running
 ip netns exec "$name-a" ping -q -c 3 -i 0.2 -W 5 10.0.2.2 > "$work/log" || { cat "$work/log"; fail "the router does not forward"; }
 
+step "names of functions by brickway-dbgsym"
+in_root sh -c 'dpkg -i /packages/brickway-dbgsym_*.deb' > "$work/log" 2>&1
+echo 'InfiniteSource(LIMIT -1) -> Strip(2) -> Discard' > "$root/busy.click"
+in_router sh -c 'echo $$ > /run/busy; exec brickway run /busy.click --quiet --for 60 --socket /run/busy.sock' > "$work/log" 2>&1 &
+for _ in $(seq 300); do [ ! -S "$root/run/busy.sock" ] || break; sleep 0.1; done
+in_router brickway profile 2 --socket /run/busy.sock --folded > "$work/profile" 2>> "$work/log" || { cat "$work/log" >&2; exit 1; }
+kill "$(cat "$root/run/busy")"; wait
+grep -q 'element InfiniteSource' "$work/profile" || { head -3 "$work/profile" >&2; fail "a profile names no elements"; }
+
 step "upgrade while packets pass"
 dpkg-deb -R "$root"/packages/brickway_*.deb "$work/next"
 sed -i 's/^Version: .*/&.1/' "$work/next/DEBIAN/control"
@@ -119,7 +128,7 @@ grep -q ' 0% packet loss' "$work/ping" || fail "the upgrade lost packets"
 [ "$(sha256sum < "$settings")" = "$sum" ] || fail "the upgrade changed the settings"
 
 step "remove and purge"
-in_router dpkg --remove brickway-lab brickway > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+in_router dpkg --remove brickway-dbgsym brickway-lab brickway > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 grep -q 'stop.* brickway.service\|stop brickway.service' "$asked" || fail "the removal did not stop the router: $(cat "$asked")"
 [ ! -e "$root/usr/bin/brickway" ] && [ -e "$settings" ] || fail "a removal takes the program and leaves the settings"
 in_root dpkg --purge brickway brickway-lab > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }

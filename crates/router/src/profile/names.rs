@@ -1,15 +1,19 @@
 //! Functions of addresses, and what a stack of them is called: elements at its base, without the machine that carries batches
 //! from one to the next.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use blazesym::Pid;
-use blazesym::symbolize::source::{Kernel, Process, Source};
+use blazesym::symbolize::source::{Elf, Kernel, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use object::Object;
 
 use super::sampler::Stack;
+
+/// Where packages put symbols, by the build identifiers of their programs.
+const APART: &str = "/usr/lib/debug/.build-id";
 
 /// What a function without a name is called.
 const UNKNOWN: &str = "[unknown]";
@@ -45,20 +49,24 @@ impl Names {
         let source = |debug_syms| Source::Process(Process { debug_syms, ..Process::new(Pid::from(number)) });
         let addresses: BTreeSet<u64> = stacks.clone().flat_map(|stack| stack.user.iter().copied()).collect();
         // The table of symbols has whole names, and debugging information those of inlined functions.
-        let mut user = functions(&symbolizer, &source(false), addresses.clone())
+        let mut user = functions(&symbolizer, &source(false), addresses.clone(), 0)
             .with_context(|| format!("process {process}: the names of its functions are not to be had"))?;
-        // A program without it, or with one in a form that is not known here, has no inlined functions. One whose symbols are apart, as
-        // those of packages are, has all names there (/usr/lib/debug).
-        for (address, with_inlined) in functions(&symbolizer, &source(true), addresses).unwrap_or_default() {
-            match user.entry(address) {
-                Entry::Vacant(entry) => drop(entry.insert(with_inlined)),
-                Entry::Occupied(mut entry) => entry.get_mut().extend(with_inlined.into_iter().skip(1)),
-            }
+        if let Some((symbols, begin)) = symbols_apart(process) {
+            let nameless = addresses.iter().copied().filter(|address| !user.contains_key(address));
+            let source = Source::Elf(Elf { debug_syms: false, ..Elf::new(symbols) });
+            // Without them the program has those of debugging information, if any.
+            user.extend(functions(&symbolizer, &source, nameless.collect(), begin).unwrap_or_default());
+        }
+        // A program without it, or with one in a form that is not known here, has no inlined functions.
+        for (address, with_inlined) in functions(&symbolizer, &source(true), addresses, 0).unwrap_or_default()
+        {
+            let inlined = with_inlined.into_iter().skip(1);
+            user.entry(address).or_insert_with(|| vec![UNKNOWN.to_owned()]).extend(inlined);
         }
         let addresses: BTreeSet<u64> = stacks.flat_map(|stack| stack.kernel.iter().copied()).collect();
         // A kernel that hides its addresses (kernel.kptr_restrict) has no names.
         let kernel =
-            functions(&symbolizer, &Source::Kernel(Kernel::default()), addresses).unwrap_or_default();
+            functions(&symbolizer, &Source::Kernel(Kernel::default()), addresses, 0).unwrap_or_default();
         Ok(Self { user, kernel })
     }
 
@@ -76,9 +84,36 @@ impl Names {
     }
 }
 
-fn functions(symbolizer: &Symbolizer, source: &Source<'_>, addresses: BTreeSet<u64>) -> Result<Functions> {
-    let addresses: Vec<u64> = addresses.into_iter().collect();
-    let found = symbolizer.symbolize(source, Input::AbsAddr(&addresses))?;
+/// Returns the file with the table of symbols of a process's program where packages have it apart, and where the program begins in
+/// memory.
+fn symbols_apart(process: i32) -> Option<(PathBuf, u64)> {
+    let program = format!("/proc/{process}/exe");
+    let bytes = std::fs::read(&program).ok()?;
+    let id = object::File::parse(&*bytes).ok()?.build_id().ok()??;
+    let id: Vec<String> = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = id.split_first()?;
+    let symbols = Path::new(APART).join(first).join(format!("{}.debug", rest.concat()));
+    let path = std::fs::read_link(program).ok()?;
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    // The first mapping of a position-independent program has its address 0.
+    let begin = maps.lines().find(|line| line.ends_with(&*path.to_string_lossy()))?.split('-').next()?;
+    symbols.exists().then_some((symbols, u64::from_str_radix(begin, 16).ok()?))
+}
+
+/// Returns the functions at addresses of memory. A file's addresses are those from `begin` on.
+fn functions(
+    symbolizer: &Symbolizer,
+    source: &Source<'_>,
+    addresses: BTreeSet<u64>,
+    begin: u64,
+) -> Result<Functions> {
+    let addresses: Vec<u64> = addresses.into_iter().filter(|&address| address >= begin).collect();
+    let offsets: Vec<u64> = addresses.iter().map(|address| address - begin).collect();
+    let input = match source {
+        Source::Elf(_) => Input::VirtOffset(&offsets[..]),
+        _ => Input::AbsAddr(&offsets[..]),
+    };
+    let found = symbolizer.symbolize(source, input)?;
     let named = addresses.iter().zip(found).filter_map(|(&address, found)| {
         let Symbolized::Sym(symbol) = found else { return None };
         let inlined = symbol.inlined.iter().map(|function| without_hash(&function.name));
