@@ -173,8 +173,7 @@ pub struct Traffic {
     pub balanced_bytes: u64,
     /// Packets that left the path of the packet of the same flow before them: what may have changed their order.
     pub moved: u64,
-    /// Packets that were sent although no link had room; nodes of earlier versions read it by that name.
-    #[serde(rename = "without_room")]
+    /// Packets that were sent although no link had room.
     pub link_full: u64,
     /// Its links.
     pub links: Vec<LinkStatus>,
