@@ -4,7 +4,7 @@
 #   make demo    route between four Linux hosts in network namespaces (needs root)
 #   make demo-cluster  four servers that are one router, of which two die (needs root)
 #   make test    formatting, lints, all tests
-#   make lint    formatting and lints alone, benches and examples too
+#   make lint    formatting, lints and the rules of English alone, benches and examples too
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
@@ -132,6 +132,7 @@ demo-cluster: packages-cluster
 lint: packages-build rust
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test -p brickway-testbed --lib prose
 
 # clippy-driver is the compiler that `cargo clippy` calls, and these are its arguments: one build lints and is then tested.
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
