@@ -9,9 +9,12 @@
 //! waits for queues) moves only if what it found stays too. Where only the arguments differ the new element
 //! [inherits](crate::Element::inherit) what the old one [leaves](crate::Element::leave) it. Frames and the clock stay those of
 //! the copy, so no packet is lost.
+//!
+//! **Elements without a name** are numbered in the order of the text, so one more changes the numbers of those behind it. Such an
+//! element gets the name of a running one of its class and arguments; of several the first of both go together.
 
 use packet::sync::lock;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use packet::{Pool, PoolOptions};
@@ -84,6 +87,49 @@ fn numbers(config: &FlatConfig) -> HashMap<&str, usize> {
     config.elements.iter().enumerate().map(|(number, element)| (element.name.as_str(), number)).collect()
 }
 
+/// Returns whether the language has named an element: `Counter@3`.
+fn is_anonymous(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    !name.contains('/') && name.rsplit_once('@').is_some_and(|(_, number)| is_number(number))
+}
+
+/// Gives elements without a name those that elements of their class and arguments have in the `old` configuration.
+fn with_old_names(old: &FlatConfig, config: &Arc<FlatConfig>) -> Arc<FlatConfig> {
+    let anonymous = |config: &FlatConfig| -> Vec<usize> {
+        let all = config.elements.iter().enumerate();
+        all.filter(|(_, element)| is_anonymous(&element.name)).map(|(number, _)| number).collect()
+    };
+    let mut free: HashMap<(&str, &str), VecDeque<&str>> = HashMap::new();
+    for number in anonymous(old) {
+        let element = &old.elements[number];
+        free.entry((&element.class, &element.config)).or_default().push_back(&element.name);
+    }
+    let mut renamed = FlatConfig::clone(config);
+    let named = config.elements.iter().filter(|element| !is_anonymous(&element.name));
+    let mut taken: BTreeSet<String> = named.map(|element| element.name.clone()).collect();
+    let mut others = Vec::new();
+    for number in anonymous(config) {
+        let element = &config.elements[number];
+        match free.get_mut(&(&*element.class, &*element.config)).and_then(VecDeque::pop_front) {
+            Some(name) => {
+                taken.insert(name.to_owned());
+                name.clone_into(&mut renamed.elements[number].name);
+            }
+            None => others.push(number),
+        }
+    }
+    for number in others {
+        let element = &mut renamed.elements[number];
+        let stem = element.name.rsplit_once('@').map_or("", |(stem, _)| stem).to_owned();
+        let mut next = old.elements.len() + config.elements.len();
+        while !taken.insert(element.name.clone()) {
+            next += 1;
+            element.name = format!("{stem}@{next}");
+        }
+    }
+    Arc::new(renamed)
+}
+
 /// The names of the elements that are the same in both: class, arguments and what names in them stand for, ports.
 fn same<'c>(old: &FlatConfig, config: &'c FlatConfig) -> BTreeSet<&'c str> {
     let (numbers_before, numbers) = (numbers(old), numbers(config));
@@ -132,6 +178,7 @@ impl Swap {
         now_ns: u64,
     ) -> Result<Self, Vec<Diagnostic>> {
         let (old, options) = (&running.config, &running.options);
+        let config = &with_old_names(old, config);
         let had_slow = CopyId::needs_slow_thread(old);
         if had_slow != CopyId::needs_slow_thread(config) {
             let message = "a configuration with Punt and one without cannot take each other's place: one has a thread more";
@@ -307,6 +354,28 @@ mod tests {
         });
         let asked = ["new", "a", "b"].map(|name| router.read(&format!("{name}.asked")).unwrap());
         assert_eq!(asked, ["102", "104", "103"]);
+    }
+
+    #[test]
+    fn elements_without_a_name_stay_though_their_numbers_change() {
+        let mut registry = Registry::new();
+        registry.add(&[&MEMORY]);
+        let control = Control::new(|_| {});
+        let first = config(&registry, "Memory(1); Memory; Memory(2)");
+        let mut router =
+            Router::build(first, &registry, &Shared::default(), &RouterOptions::default(), control).unwrap();
+        let names = |router: &Router| -> Vec<String> {
+            router.config().elements.iter().map(|element| element.name.clone()).collect()
+        };
+        assert_eq!(names(&router), ["Memory@1", "Memory@2", "Memory@3"]);
+        assert_eq!(router.read("Memory@3.asked").unwrap(), "1");
+        let second = config(&registry, "Memory(7); Memory(1); Memory(2); Memory");
+        let swap = Swap::prepare(&router.running(), &second, &registry, Globals::default(), 0).unwrap();
+        assert_eq!(swap.moving(), 3);
+        router.apply(swap);
+        // The new one has a number that nobody has.
+        assert_eq!(names(&router), ["Memory@8", "Memory@1", "Memory@3", "Memory@2"]);
+        assert_eq!(router.read("Memory@3.asked").unwrap(), "2");
     }
 
     #[test]
