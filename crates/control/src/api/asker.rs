@@ -73,7 +73,8 @@ impl<'a> Deed<'a> {
             // The router logs what comes of it.
             Request::Do(Action::Reload {}) => deed("reload", "reload".to_owned()),
             Request::Show(Show::Capture(query)) => {
-                deed("capture", format!("capture of {}", query.what.as_deref().unwrap_or("all ports")))
+                let seen = if query.sample.is_some() { "samples" } else { "capture" };
+                deed("capture", format!("{seen} of {}", query.what.as_deref().unwrap_or("all ports")))
             }
             Request::Show(Show::Trace(query)) => deed("trace", format!("trace of {} packets", query.count)),
             Request::Show(Show::Cost(CostFilter { unfused: true, .. })) => {

@@ -98,7 +98,7 @@ pub struct RouteRow {
     pub metric: u32,
     /// The next-hop object (`ip nexthop`) whose paths these are.
     pub object: Option<u32>,
-    /// Where packets go; empty when the kind says it all.
+    /// Where packets go; those of the next-hop object if there is one. Empty when the kind says it all.
     pub paths: Vec<PathRow>,
     /// Whether it is the one in force of all routes to its prefix.
     pub is_in_force: bool,

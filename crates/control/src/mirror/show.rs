@@ -1,9 +1,12 @@
 //! What the mirror knows, for people: one struct a line, in the words of `ip`.
 
 use super::hops::NextHopEntry;
+use super::objects::ObjectKey;
 use super::routes::{Key, MirrorFamily, Stored};
 use super::{Mirror, fixed, routes};
-use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind, Source};
+use crate::change::{
+    Address, Hops, InterfaceIndex, Link, NeighbourState, ObjectKind, Path, RouteKey, RouteKind, Source,
+};
 use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules};
 use ipnet::IpNet;
 use std::fmt;
@@ -163,6 +166,26 @@ impl Mirror {
     /// The name of an interface.
     pub fn interface_name(&self, index: InterfaceIndex) -> String {
         self.links.name(index)
+    }
+
+    /// Returns the paths of a route; of a next-hop object those that it stands for now.
+    pub fn paths(&self, route: &RouteReport) -> Vec<Path> {
+        let id = match &route.hops {
+            Hops::None => return Vec::new(),
+            Hops::Paths(paths) => return paths.clone(),
+            Hops::Object(id) => *id,
+        };
+        let kind = |id| self.objects.known.get(&ObjectKey { source: route.source, id })?.kind.as_ref();
+        let path = |id, weight| match kind(id)? {
+            ObjectKind::Path(path) => Some(Path { weight, ..*path }),
+            ObjectKind::Blackhole | ObjectKind::Group(_) => None,
+        };
+        match kind(id) {
+            Some(ObjectKind::Group(members)) => {
+                members.iter().filter_map(|&(id, weight)| path(id, weight)).collect()
+            }
+            _ => path(id, 1).into_iter().collect(),
+        }
     }
 
     /// Whether paths over an interface can be used: up, and with its cable in.

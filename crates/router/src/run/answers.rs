@@ -532,11 +532,15 @@ impl Live {
     }
 
     fn handlers(&self, name: Option<&str>) -> Result<Vec<HandlerRow>, Unanswered> {
+        let mut names = self.with_router(|router| router.handlers())?;
         if let Some(name) = name {
-            let value = self.with_router(|router| router.read(name))??;
-            return Ok(vec![HandlerRow { name: name.to_owned(), value: Some(value) }]);
+            // Those of an element, or the value of one.
+            names.retain(|known| known.rsplit_once('.').is_some_and(|(element, _)| element == name));
+            if names.is_empty() {
+                let value = self.with_router(|router| router.read(name))??;
+                return Ok(vec![HandlerRow { name: name.to_owned(), value: Some(value) }]);
+            }
         }
-        let names = self.with_router(|router| router.handlers())?;
         Ok(names.into_iter().map(|name| HandlerRow { name, value: None }).collect())
     }
 
@@ -582,10 +586,6 @@ fn send<R: Into<control::api::Row>>(rows: &mut Rows<'_>, all: impl IntoIterator<
 }
 
 fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
-    let paths = match &route.hops {
-        Hops::Paths(paths) => paths.as_slice(),
-        Hops::None | Hops::Object(_) => &[],
-    };
     let next_hop = mirror.fib().next_hops().get(route.next_hop);
     RouteRow {
         prefix: route.key.prefix,
@@ -598,7 +598,7 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
             Hops::Object(id) => Some(id),
             _ => None,
         },
-        paths: (paths.iter())
+        paths: (mirror.paths(route).iter())
             .map(|path| PathRow {
                 gateway: path.gateway,
                 interface: if path.index == 0 { String::new() } else { mirror.interface_name(path.index) },
