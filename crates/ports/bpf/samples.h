@@ -24,7 +24,7 @@ enum { MOST_SAMPLE_BYTES = 1024, SAMPLE_RING_BYTES = 4 << 20, NO_PORT = 0xffff }
 struct sampling {
     // One packet of so many; 0 for none.
     __u32 one_in;
-    // Changes whenever that does, so that each processor begins anew.
+    // Changes whenever that does, so that each processor draws anew.
     __u32 turn;
     // How many bytes of each, at most.
     __u32 bytes;
@@ -95,7 +95,8 @@ INLINE void draw(struct xdp_md *context, const struct sampling *sampling, struct
     __u32 turn = *(const volatile __u32 *)&sampling->turn;
     if (draw->turn != turn) {
         draw->turn = turn;
-        draw->due = draw->lost = 0;
+        // Those that passed are stood for by the next one.
+        draw->due -= draw->left;
         draw_next(draw, one_in);
     }
     draw->left -= 1;

@@ -404,9 +404,10 @@ impl KernelForwarding {
         self.links().sampling.set(one_in, bytes);
     }
 
-    /// Takes the samples that there are.
-    pub fn take_samples(&mut self, mut take: impl FnMut(KernelSample)) {
-        while let Some(record) = self.samples.next() {
+    /// Takes the samples that there are, `most` at most: packets come while it takes them.
+    pub fn take_samples(&mut self, most: usize, mut take: impl FnMut(KernelSample)) {
+        for _ in 0..most {
+            let Some(record) = self.samples.next() else { return };
             if let Some(sample) = KernelSample::read(&record) {
                 take(sample);
             }

@@ -30,6 +30,9 @@ use crate::settings::Driver;
 /// How often drivers are asked what they can, beside when something has changed.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Samples that are taken at once; those who ask about ports wait meanwhile.
+const SAMPLES: usize = 1_024;
+
 /// Why a port does not take part at the start.
 const OPENING: &str = "it is not open yet";
 
@@ -205,10 +208,12 @@ impl InKernel {
         self.looked = None;
     }
 
-    /// Samples what the kernel forwards for somebody, until [`InKernel::end_samples`]. Returns a number for both.
+    /// Samples what the kernel forwards for a reader, until [`InKernel::end_samples`]. Returns the reader's number. The next look
+    /// brings to the ports whether there are readers.
     pub(crate) fn begin_samples(&mut self, one_in: u32, bytes: usize) -> u64 {
         let number = self.samples.begin(one_in, bytes);
         self.follow_samples();
+        self.looked = None;
         number
     }
 
@@ -224,20 +229,20 @@ impl InKernel {
     pub(crate) fn end_samples(&mut self, number: u64) {
         self.samples.end(number);
         self.follow_samples();
+        self.looked = None;
     }
 
-    /// Has the program draw as often as is wanted. The next look brings to the ports whether samples are.
+    /// Has the program draw as often as is wanted.
     fn follow_samples(&mut self) {
         let (one_in, bytes) = self.samples.wanted();
         if let Some(forwarding) = &self.forwarding {
             forwarding.set_sampling(one_in, bytes);
         }
-        self.looked = None;
     }
 
     fn read_samples(&mut self) {
         let Some(forwarding) = &mut self.forwarding else { return };
-        forwarding.take_samples(|mut sample| {
+        forwarding.take_samples(SAMPLES, |mut sample| {
             let input = usize::from(sample.input);
             // The tag of a VLAN that is the port itself.
             if self.members.get(input).is_some_and(|member| member.device != input) && sample.data.len() >= 16
@@ -247,6 +252,9 @@ impl InKernel {
             }
             self.samples.give(&sample);
         });
+        if self.samples.pace(Instant::now()) {
+            self.follow_samples();
+        }
     }
 
     /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.

@@ -34,7 +34,7 @@ impl Collector {
                 let address = self.address;
                 tracing::warn!(
                     event = "export",
-                    "{of}: nothing can be sent to the collector {address}: {error}"
+                    "{of}: datagrams to the collector {address} are lost: {error}"
                 );
             }
             Err(_) => {}

@@ -206,7 +206,9 @@ impl Look {
             format!("{way} {bits}bit/s, {packets}packets/s")
         });
         text += &format!("\nin all: {}\n", sums.collect::<Vec<_>>().join("; "));
-        let which = match self.one_in {
+        // The router samples less often where too much comes.
+        let packets: f64 = self.tally.ways().map(|way| self.tally.packets(way)).sum();
+        let which = match self.one_in.max((packets / self.tally.samples() as f64).round() as u32) {
             1 => "all of them".to_owned(),
             many => format!("one of {many} at random"),
         };

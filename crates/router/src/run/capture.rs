@@ -410,7 +410,9 @@ impl<'a> Sampled<'a> {
                 }
                 let (captured, lost) = self.counts.entry(interface.clone()).or_default();
                 *captured += 1;
-                *lost += sample.lost;
+                if direction == "in" {
+                    *lost += sample.lost;
+                }
                 packets.push(SeenPacket {
                     time_ns,
                     interface,

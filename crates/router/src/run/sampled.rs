@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use control::change::{Hops, RouteKind};
-use control::mirror::{Found, FoundBy};
+use control::change::RouteKind;
+use control::mirror::{Found, FoundBy, Mirror};
 use packet::sync::lock;
 use ports::KernelSample;
 
@@ -92,16 +92,16 @@ impl Live {
         let look = |from: Option<IpAddr>, to| Some(state.mirror.route_by_rules(number, from, to)?.found?.1);
         let to = look(Some(source), destination)?;
         let back = look(None, source).map_or(0, |found| found.prefix.prefix_len());
-        let (output, gateway) = leaves_by(&to, interfaces);
+        let (output, gateway) = leaves_by(&state.mirror, &to, interfaces);
         Some(Way { output, gateway, lengths: Some((back, to.prefix.prefix_len())) })
     }
 }
 
 /// The interface and the router of a route with one path.
-fn leaves_by(found: &Found, interfaces: &Interfaces) -> (u32, Option<IpAddr>) {
+fn leaves_by(mirror: &Mirror, found: &Found, interfaces: &Interfaces) -> (u32, Option<IpAddr>) {
     match &found.by {
-        FoundBy::Route(route) if route.kind == RouteKind::Unicast => match &route.hops {
-            Hops::Paths(paths) if paths.len() == 1 => (paths[0].index, paths[0].gateway),
+        FoundBy::Route(route) if route.kind == RouteKind::Unicast => match mirror.paths(route).as_slice() {
+            [path] => (path.index, path.gateway),
             _ => (0, None),
         },
         FoundBy::Neighbour(name) => (interfaces.by_name.get(name).copied().unwrap_or(0), None),
