@@ -169,6 +169,11 @@ fn each_network_namespace_has_its_own_control_socket() {
     let (shown, text) = network.run("x", &format!("{PROGRAM} show ports --socket {socket}"));
     assert!(shown && text.contains("this router is in another network namespace (process "), "{text}");
     drop(router);
+    // A configuration with interfaces has one too.
+    let router = start(&network, &network.folder.write("a.click", "FromDevice(eth1) -> Discard;"));
+    let (shown, text) = network.run("r", &format!("{PROGRAM} show elements"));
+    assert!(shown && text.contains("Discard"), "{text}\n{}", router.printed());
+    drop(router);
     // A client of another test may have taken away what nobody listens at.
     let _ = std::fs::remove_file(socket);
 }

@@ -10,10 +10,12 @@ use control::api::{DriftChecks, Server, ServerError, ServerOptions, Unanswered, 
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
+use elements::devices::{RECEIVER, SENDER};
 use graph::hotswap::Swap;
-use graph::lang::{Options, Source};
+use graph::lang::{Options, Source, split_arguments};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
+use ports::{Links, Spec};
 
 use super::capture::Captures;
 use super::meter::{self, Meter};
@@ -102,12 +104,12 @@ impl Live {
         })
     }
 
-    /// Opens the control socket: where it was asked for, and for every router that mirrors Linux. Where another router has
-    /// the usual place, one that was not asked for is left out.
+    /// Opens the control socket: where it was asked for, and for every router with interfaces of Linux. Where another router has
+    /// the usual place, one that was not asked for is left out. So is that of a configuration whose process may not write there.
     pub(super) fn serve(self: &Arc<Self>) -> Result<Option<Server>> {
         let control = self.settings().control;
-        let is_wanted = control.socket.is_some();
-        if !is_wanted && self.service.is_none() {
+        let (is_wanted, is_configuration) = (control.socket.is_some(), self.service.is_none());
+        if !is_wanted && is_configuration && !self.has_interfaces()? {
             return Ok(None);
         }
         let options = ServerOptions {
@@ -122,8 +124,19 @@ impl Live {
                 tracing::warn!("{error}; this one has no control socket (--socket PATH gives it one)");
                 Ok(None)
             }
+            Err(_) if !is_wanted && is_configuration => Ok(None),
             Err(error) => Err(error).context("no control socket"),
         }
+    }
+
+    /// Returns whether packets come in or leave by an interface of Linux.
+    fn has_interfaces(&self) -> Result<bool> {
+        let config = self.with_router(|router| router.config().clone()).map_err(anyhow::Error::msg)?;
+        let mut devices = (config.elements.iter())
+            .filter(|element| element.has(RECEIVER) || element.has(SENDER))
+            .filter_map(|element| split_arguments(&element.config).into_iter().next());
+        let links = Links::ask().unwrap_or_default();
+        Ok(devices.any(|device| Spec::parse(&device).is_ok_and(|spec| links.named(spec.name()).is_some())))
     }
 
     /// Serves metrics and the web page where the settings say, and returns the addresses for people.
