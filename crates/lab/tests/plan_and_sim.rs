@@ -121,6 +121,9 @@ fn a_plan_becomes_a_cluster_without_mistakes() {
     let (code, text, err) = lab(&["plan", "--ports", "4", "--server", &server, "--emit", &out]);
     assert_eq!(code, 0, "{text}{err}");
     assert!(text.contains("mesh(4), 6 cables"), "{text}");
+    // What is there may have been completed by hand.
+    let (code, _, err) = lab(&["plan", "--ports", "4", "--server", &server, "--emit", &out]);
+    assert!(code != 0 && err.contains("rb4/cluster.toml' is there already"), "{err}");
     let (code, text, err) =
         said_by(&testbed::program("brickway"), &["cluster", "check", &folder.file("rb4/cluster.toml")]);
     assert_eq!(code, 0, "{text}{err}");

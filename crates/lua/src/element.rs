@@ -96,8 +96,8 @@
 //! B<The rest.> C<brickway.now()> is the time in seconds since 1970. C<brickway.set_timer(seconds, key)> has
 //! C<timer(key)> called. C<brickway.transmit(bytes, output)> sends a new packet. C<brickway.log(...)>, also C<print>, writes to
 //! the log. C<brickway.worker>, C<brickway.workers> and C<brickway.element> say which copy this is; C<brickway.format_ip(number)>
-//! writes an address. C<handlers.read(name, function(argument) ... end, combine)> and C<handlers.write(name, function(value) ...
-//! end)> declare handlers; C<combine> is how the workers' values become one: C<first>, C<sum>, C<max> or C<join>.
+//! writes an address. C<handlers.read(name, function(argument) ... end, combine)> and
+//! C<handlers.write(name, function(value) ... end)> declare handlers; C<combine> is how the workers' values become one: C<first>, C<sum>, C<max> or C<join>.
 //!
 //! Functions of libraries that run to their end whatever the budget have limits: a pattern and its text may not be too much work,
 //! C<string.rep> makes 16 MB at most, C<table.sort> takes 200,000 values. In quotes, a newline of the script's own strings is written

@@ -71,7 +71,7 @@ pub(crate) fn handlers() -> Vec<Word> {
 
 /// Returns the settings that can change while a router runs.
 pub(crate) fn live_settings() -> Vec<Word> {
-    let options = Settings::options().filter(|option| option.is_live);
+    let options = Settings::options_beside_features().filter(|option| option.is_live);
     options.map(|option| word(&option.name(), option.doc.first().map_or("", |line| line.trim()))).collect()
 }
 

@@ -42,6 +42,7 @@ fn text(papers: &[(&str, Paper)], outcomes: &[&Outcome]) -> Result<String> {
         "# Five papers, reproduced\n\n\
          `brickway-lab paper` wrote this page, with `--out`: do not change it by hand. `results.jsonl` has all numbers;\n\
          `brickway-lab paper all --from results.jsonl --out DIR` prints and draws them again.\n\n\
+         `brickway-lab paper rb-fig3 --quick` runs one experiment here, `brickway-lab paper rb` those of a paper; the short name stands behind its title.\n\n\
          A **value** follows from a formula, a model or a simulation and deviates by so many per cent. A **ratio** says how many times one thing is\n\
          another. A **shape** says how a curve runs. An **own bound** is this project's, where a paper gives only the occasion. A **rate** is what a machine of that\n\
          time did: it is printed and never judged. Behind a published number stands how far ours may be away from it. The papers' figures are pictures; marks show only what their text gives as numbers.\n\n\
@@ -52,7 +53,11 @@ fn text(papers: &[(&str, Paper)], outcomes: &[&Outcome]) -> Result<String> {
          cards, two ports and 20 cards.\n",
     );
     for (name, paper) in papers {
-        write!(text, "\n## {}\n\nMeasured on: {}\n\n{}\n", paper.title, paper.hardware, paper.today)?;
+        write!(
+            text,
+            "\n## {} (`{name}`)\n\nMeasured on: {}\n\n{}\n",
+            paper.title, paper.hardware, paper.today
+        )?;
         if !paper.slips.is_empty() {
             text += "\nWhere the paper contradicts itself:\n\n";
             for slip in &paper.slips {

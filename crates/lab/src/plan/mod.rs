@@ -248,6 +248,10 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
     if wish.ports > MOST_CLUSTER_PORTS {
         bail!("{} ports; a cluster's file names at most {MOST_CLUSTER_PORTS}", wish.ports);
     }
+    let path = folder.join("cluster.toml");
+    if path.exists() {
+        bail!("'{}' is there already; expected another folder, or remove it", path.display());
+    }
     let topology = Topology::new(shape.parse::<Shape>()?);
     let mut nodes = Vec::new();
     let mut number = 0_u8;
@@ -313,7 +317,6 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
     ClusterConfig::parse(&text)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
-    let path = folder.join("cluster.toml");
     std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
     let key_file = folder.join(KEY_FILE);
     // The key of a plan that was written before is in use, maybe.

@@ -77,7 +77,7 @@ const LONGEST_END: Duration = Duration::from_secs(5);
   brickway run eth1 eth2 --print-config           the configuration of that, to read and change
   brickway run eth1 eth1.100 eth2                 VLAN 100 (802.1Q) of eth1 as a port of its own
   brickway run wan=dpdk:0000:03:00.0 eth1         a device of DPDK; Linux sees the interface 'wan'
-  brickway run examples/ip-router.click PORT0=eth1 PORT1=eth2
+  brickway run examples/ip-router.click PORT0=eth1 PORT1=eth2 PORT2=eth3 PORT3=eth4
   brickway run router.click --port eth0=tap:brick0 --for 10
   brickway run router.click --port 'eth0=pcap:in.pcap?out=out.pcap'
   brickway run router.click --port 'eth0=af_packet:eth0?drop=0.01&delay=10ms'

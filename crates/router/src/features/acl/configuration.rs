@@ -45,5 +45,6 @@ pub(super) fn before_lookups(
     plan.comment("The access list.");
     let [name4, name6] = ELEMENTS.map(|(name, _)| name);
     let [to4, to6] = to;
-    Ok([(name4, to4), (name6, to6)].map(|(name, to)| plan.element(name, format_args!("ACL({arguments}) -> {to}"))))
+    Ok([(name4, to4), (name6, to6)]
+        .map(|(name, to)| plan.element(name, format_args!("ACL({arguments}) -> {to}"))))
 }

@@ -59,7 +59,8 @@ impl Settings {
     /// It cannot be read.
     fn file_text(&self) -> Result<String> {
         let Some(file) = &self.file else { return Ok(String::new()) };
-        std::fs::read_to_string(file).with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
+        std::fs::read_to_string(file)
+            .with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
     }
 
     /// Returns the rules of the settings, each with its place.
@@ -70,7 +71,8 @@ impl Settings {
     /// Returns these and those of the text of the file, each with its place.
     fn rules_and_file<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (String, &'a str)> {
         let name = self.file.as_ref().map_or(String::new(), |file| file.display().to_string());
-        let lines = (1..).zip(text.lines()).map(move |(number, line)| (format!("{name}: line {number}"), line));
+        let lines =
+            (1..).zip(text.lines()).map(move |(number, line)| (format!("{name}: line {number}"), line));
         self.own_rules().chain(lines)
     }
 }
@@ -156,8 +158,14 @@ mod tests {
     #[test]
     fn a_rule_is_one_rule_whatever_its_text_has() {
         let rest = "DEFAULT permit, INPUTS \"eth1 1, eth2 2\"";
-        let rules = ["10 permit tcp any any  # bob's web", "20 deny any any any in eth2", "# alice's \" /*", "deny udp any any # a, b"];
-        let expected = format!("10 permit tcp any any, 20 deny any any any in eth2, 30 deny udp any any, {rest}");
+        let rules = [
+            "10 permit tcp any any  # bob's web",
+            "20 deny any any any in eth2",
+            "# alice's \" /*",
+            "deny udp any any # a, b",
+        ];
+        let expected =
+            format!("10 permit tcp any any, 20 deny any any any in eth2, 30 deny udp any any, {rest}");
         assert_eq!(written(&rules), Ok(expected));
         for (rule, part) in [
             ("deny udp any any port 5000, permit any any any", "rule 1 of [acl]"),

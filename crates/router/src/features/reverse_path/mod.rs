@@ -107,8 +107,10 @@ impl Feature for Settings {
             plan.comment("Sources that are believed (RFC 3704); those that only Linux can judge go there.");
         }
         let mut from = to;
-        for ((to, argument), (name, class)) in
-            from.iter_mut().zip(arguments).zip([("source4", "CheckReversePath"), ("source6", "CheckReversePath6")])
+        for ((to, argument), (name, class)) in from
+            .iter_mut()
+            .zip(arguments)
+            .zip([("source4", "CheckReversePath"), ("source6", "CheckReversePath6")])
         {
             let Some(mode) = argument else { continue };
             let check = plan.element(name, format_args!("{class}({}, MODE {mode}) -> {to}", frame.names));

@@ -3,7 +3,9 @@
 use elements::devices::follow_linux::Followed;
 
 use super::to_linux::{redirects, without_header};
-use crate::drop_in::{Frame, Part, Plan, RESOLVE, addresses4, addresses6, linux_is_behind_all, own_addresses};
+use crate::drop_in::{
+    Frame, Part, Plan, RESOLVE, addresses4, addresses6, linux_is_behind_all, own_addresses,
+};
 
 /// The errors that lookups ask for, by their outputs from the second on: names of their elements, without the number of the
 /// family, and codes.
@@ -90,13 +92,9 @@ pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
         plan.follow(Followed::First4, name, &options, "addresses");
         let fragment = plan
             .element(format_args!("fragment{paint}"), format_args!("IPFragmenter({mtu}) -> [0] {output}"));
-        let toolong = errors4.element(
-            plan,
-            &format!("toolong{paint}"),
-            &format!("unreachable, needfrag, PMTU {mtu}"),
-        );
-        let toobig =
-            errors6.element(plan, &format!("toobig{paint}"), &format!("packettoobig, PMTU {mtu}"));
+        let toolong =
+            errors4.element(plan, &format!("toolong{paint}"), &format!("unreachable, needfrag, PMTU {mtu}"));
+        let toobig = errors6.element(plan, &format!("toobig{paint}"), &format!("packettoobig, PMTU {mtu}"));
         // What is too long is fragmented and comes again: fragments must never be longer than the output takes, which follows a
         // larger MTU before these.
         plan.follow(Followed::Mtu, name, &toobig, "pmtu");
