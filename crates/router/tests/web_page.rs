@@ -397,7 +397,7 @@ fn a_map_of_the_cluster_has_the_numbers_of_the_metrics_and_shows_who_died() {
     browser.wait_for("document.querySelectorAll('.server:not(.gone)').length === 4");
     let leads = "[...document.querySelectorAll('.server.leads')].map((node) => node.dataset.node).join()";
     assert_eq!(browser.value(leads), leader);
-    assert_eq!(browser.value("document.querySelectorAll('.wire:not(.down)').length"), 6);
+    browser.wait_for("document.querySelectorAll('.wire:not(.down)').length === 6");
 
     browser.value("document.querySelector('.server[data-node=a]').focus()");
     let same = "fetch('/metrics').then((answer) => answer.text()).then((text) => {
@@ -436,10 +436,11 @@ fn a_map_of_the_cluster_has_the_numbers_of_the_metrics_and_shows_who_died() {
     let events =
         "[...document.querySelectorAll('#cluster-events tbody tr')].map((row) => row.cells[1].textContent)";
     browser.wait_for(&format!("{events}.includes(\"{gone}\")"));
-    browser.wait_for(&format!("{events}.includes(\"node '{dies}' is not a member any more\")"));
-    let order = format!(
-        "{events}.indexOf(\"node '{dies}' is not a member any more\") < {events}.indexOf(\"{gone}\")"
+    let left = format!(
+        "{events}.findIndex((text) => text.startsWith(\"node '{dies}' is not a member any more: \"))"
     );
+    browser.wait_for(&format!("{left} >= 0"));
+    let order = format!("{left} < {events}.indexOf(\"{gone}\")");
     assert_eq!(browser.value(&order), true, "the newest comes first: {}", browser.value(events));
     cluster.start(&dies);
     browser.wait_for("document.querySelectorAll('.server.gone').length === 0");

@@ -144,6 +144,9 @@ pub trait Host: Send + Sync {
 
     /// Something happened that the operator should know.
     fn message(&self, text: &str);
+
+    /// Something happened that is in the log already. The host keeps it for those who ask what happened.
+    fn note(&self, _text: &str) {}
 }
 
 /// What a node's fabric does.
@@ -848,22 +851,15 @@ impl<'a> Member<'a> {
             match comes {
                 _ if !is_news || name == self.options.name => {}
                 true => {
-                    tracing::info!(
-                        event = "node",
-                        node = name,
-                        state = "member",
-                        "cluster: node '{name}' is a member now"
-                    );
+                    let text = format!("node '{name}' is a member now");
+                    tracing::info!(event = "node", node = name, state = "member", "cluster: {text}");
+                    self.options.host.note(&text);
                 }
                 false => {
                     let reason = if was_leaving { "it left" } else { "its session in the store has ended" };
-                    tracing::warn!(
-                        event = "node",
-                        node = name,
-                        state = "gone",
-                        reason,
-                        "cluster: node '{name}' is not a member any more: {reason}"
-                    );
+                    let text = format!("node '{name}' is not a member any more: {reason}");
+                    tracing::warn!(event = "node", node = name, state = "gone", reason, "cluster: {text}");
+                    self.options.host.note(&text);
                 }
             }
         }
@@ -893,7 +889,11 @@ impl<'a> Member<'a> {
         cluster.leader.clone_from(&leader);
         drop(state);
         match leader {
-            Some(name) => tracing::info!(event = "leader", node = name, "cluster: node '{name}' leads"),
+            Some(name) => {
+                let text = format!("node '{name}' leads");
+                tracing::info!(event = "leader", node = name, "cluster: {text}");
+                self.options.host.note(&text);
+            }
             None => tracing::warn!(
                 event = "leader",
                 reason = "no node has the key 'leader'",

@@ -345,6 +345,10 @@ impl Host for NodeHost {
         tracing::warn!(event = "cluster", "cluster: {text}");
         self.note_event(&text);
     }
+
+    fn note(&self, text: &str) {
+        self.note_event(text);
+    }
 }
 
 /// Brings to the graph what the member's threads know, and back.
