@@ -7,25 +7,10 @@ mod netns;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use netns::router::{PROGRAM, start, warm_up};
+use netns::router::{PROGRAM, between_hosts, start, warm_up};
 use netns::{Network, Running, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// Hosts a and b, and a router between them.
-fn network() -> Network {
-    let network = Network::new(&["a", "r", "b"]);
-    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
-    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
-    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
-    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
-    for (host, number) in [("a", 1), ("b", 2)] {
-        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
-        network.ip(host, &format!("route add default via 10.0.{number}.1"));
-    }
-    network.forward("r");
-    network
-}
 
 /// A router, and those who ask it.
 struct Bed {
@@ -36,7 +21,7 @@ struct Bed {
 
 impl Bed {
     fn new(options: &str) -> Self {
-        let network = network();
+        let network = between_hosts();
         let socket = network.folder.file("socket");
         let router = start(&network, &format!("{options} --socket {socket}"));
         warm_up(&network, "a", &["10.0.2.2"]);
@@ -153,7 +138,7 @@ fn drops_have_their_element_and_reason_and_a_reload_ends_captures() {
     if !netns::is_root() {
         return;
     }
-    let network = network();
+    let network = between_hosts();
     let socket = network.folder.file("socket");
     let text = format!(
         "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[reverse_path]\nmode = \"strict\"\n[control]\nsocket = \"{socket}\"\n"

@@ -7,8 +7,8 @@ mod netns;
 use std::fmt::Write;
 use std::path::Path;
 
-use netns::router::{PROGRAM, start, warm_up};
-use netns::{Network, is_root};
+use netns::is_root;
+use netns::router::{PROGRAM, between_hosts, start, warm_up};
 use testbed::documents::{DocumentedCommand, commands_of};
 
 /// The list of rules that docs/firewall.md prints.
@@ -38,27 +38,13 @@ fn arguments(command: &DocumentedCommand) -> String {
     })
 }
 
-fn network() -> Network {
-    let network = Network::new(&["a", "r", "b"]);
-    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
-    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
-    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
-    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
-    for (host, number) in [("a", 1), ("b", 2)] {
-        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
-        network.ip(host, &format!("route add default via 10.0.{number}.1"));
-    }
-    network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2");
-    network.forward("r");
-    network
-}
-
 #[test]
 fn commands_in_documents_do_what_they_are_there_for() {
     if !is_root() {
         return;
     }
-    let network = network();
+    let network = between_hosts();
+    network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2");
     let folder = network.folder.path().display().to_string();
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     std::os::unix::fs::symlink(project.join("examples"), format!("{folder}/examples")).unwrap();

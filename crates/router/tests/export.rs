@@ -8,26 +8,11 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use netns::router::{PROGRAM, start, warm_up};
+use netns::router::{PROGRAM, between_hosts, start, warm_up};
 use netns::{Network, eventually};
 use ports::generic_netlink::KernelGroup;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, netlink};
 use serde_json::Value;
-
-/// Hosts a and b, and a router between them.
-fn network() -> Network {
-    let network = Network::new(&["a", "r", "b"]);
-    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
-    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
-    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
-    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
-    for (host, number) in [("a", 1), ("b", 2)] {
-        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
-        network.ip(host, &format!("route add default via 10.0.{number}.1"));
-    }
-    network.forward("r");
-    network
-}
 
 /// The number of an interface of the router.
 fn index(network: &Network, interface: &str) -> u32 {
@@ -54,7 +39,7 @@ fn a_collector_sees_the_rate_that_there_was_within_two_percent() {
         println!("left out: a collector; 'apt-get install pmacct' has one");
         return;
     }
-    let network = network();
+    let network = between_hosts();
     let file = network.folder.file("flows.json");
     let settings = format!(
         "daemonize: false\nsfacctd_ip: 10.0.2.2\nsfacctd_port: 6343\nsfacctd_renormalize: true\nplugins: print[a]\n\
@@ -132,7 +117,7 @@ fn counters_and_drops_have_their_interface_and_samples_go_on_after_a_reload() {
     if !netns::is_root() {
         return;
     }
-    let network = network();
+    let network = between_hosts();
     let collector = network.udp_socket("b", "10.0.2.2:6343");
     let socket = network.folder.file("socket");
     let text = format!(
@@ -189,7 +174,7 @@ fn a_collector_of_ipfix_gets_the_packets_and_bytes_of_each_flow_of_both_families
         println!("left out: a collector; 'apt-get install nfdump' has one");
         return;
     }
-    let network = network();
+    let network = between_hosts();
     for (host, device, address) in [
         ("a", "eth0", "2001:db8:1::2"),
         ("b", "eth0", "2001:db8:2::2"),
@@ -241,7 +226,7 @@ fn who_listens_to_the_kernels_psample_gets_samples_of_ours() {
     if !netns::is_root() {
         return;
     }
-    let network = network();
+    let network = between_hosts();
     let text = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[sflow]\nrate = 1\npsample = 7\n";
     let settings = network.folder.write("brickway.toml", text);
     // What a listener in the router's namespace receives: of this group of psample, and where the kernel has it.

@@ -6,6 +6,21 @@ use std::time::Duration;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
 
+/// Returns hosts a and b, and a router between them: 10.0.1.0/24 on eth1, 10.0.2.0/24 on eth2.
+pub(crate) fn between_hosts() -> Network {
+    let network = Network::new(&["a", "r", "b"]);
+    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
+    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
+    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
+    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
+    for (host, number) in [("a", 1), ("b", 2)] {
+        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{number}.1"));
+    }
+    network.forward("r");
+    network
+}
+
 /// Starts `brickway run` in namespace `r`, as [`start_in`] does.
 pub(crate) fn start(network: &Network, arguments: &str) -> Running {
     start_in(network, "r", arguments)
