@@ -395,9 +395,7 @@ impl KernelForwarding {
         let each = self.traffic.get(&port.into(), 0).map_err(map_error)?;
         Ok(each.iter().fold(KernelTraffic::default(), |sum, cpu| sum + cpu.traffic))
     }
-}
 
-impl KernelForwarding {
     /// Samples one packet of `one_in`, at random, of those that come in by each port and are forwarded in the kernel or left to
     /// Linux; 0 ends it. At most `bytes` of each are kept, up to [`KernelSample::MOST_BYTES`].
     pub fn set_sampling(&self, one_in: u32, bytes: usize) {

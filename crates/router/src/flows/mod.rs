@@ -126,7 +126,8 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Returns of how many packets one is sampled, by what the ports move now; or that there is no such port.
+/// Returns the rate of samples, one packet of so many, by the packets that the ports move now. A port that the router lacks is a
+/// problem in words.
 fn one_in(client: &mut Client, port: Option<&String>) -> Result<Result<u32, String>> {
     let mut ports = || -> Result<Vec<PortRow>> {
         let rows = client.ask(&Request::Show(Show::Ports(PortFilter::default())))?;

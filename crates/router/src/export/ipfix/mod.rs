@@ -166,3 +166,44 @@ impl Exporter for Meter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::export::Way;
+    use crate::flows::key::{Flow, Parsed};
+
+    #[test]
+    fn many_flows_that_end_at_once_are_sent_a_few_messages_at_a_time() {
+        const FLOWS: u32 = 5_000;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let collectors = Some(vec![socket.local_addr().unwrap()]);
+        let mut meter = Meter::new(&Settings { collectors, ..Settings::default() }).unwrap().unwrap();
+        for number in 0..FLOWS {
+            let source = std::net::Ipv4Addr::from(number).into();
+            let flow = Flow::Ip { source, destination: source, protocol: 17, ports: Some((1, 2)) };
+            let parsed = Parsed { flow, network: 14, vlan: None };
+            let (way, is_ethernet, length) = (Way::default(), true, 60);
+            let sample =
+                Sample { input: 1, way, is_ethernet, length, stands_for: 1, lost: 0, parsed, data: &[] };
+            meter.sampled(&sample);
+        }
+        let over = meter.cache.expire(SystemTime::now() + Duration::from_secs(3_600));
+        assert_eq!(over.len(), FLOWS as usize);
+        meter.send(over);
+        let messages = meter.waiting.len();
+        assert!(messages > 2 * MESSAGES, "{messages}");
+        let mut received = 0;
+        while !meter.waiting.is_empty() {
+            meter.tick(&Vec::new);
+            let mut bytes = [0; 2_000];
+            let now = std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count();
+            assert!(now <= MESSAGES, "{now}");
+            received += now;
+        }
+        assert_eq!(received, messages);
+    }
+}
