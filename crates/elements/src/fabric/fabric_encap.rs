@@ -68,7 +68,10 @@ pub(super) static CLASS: Class = Class {
             Combine::Join,
             "For each class of each worker: packets, the shares of nodes in 1024th parts as NODE:SHARE,NODE:SHARE or -, and the \
              rule, or `others` for flows of no class.",
-            &Get(|e: &mut FabricEncap| e.classes_text()),
+            &Get(|e: &mut FabricEncap| {
+                e.follow_paths();
+                e.classes_text()
+            }),
         ),
         Handler::read_write(
             "node",
@@ -209,6 +212,14 @@ impl FabricEncap {
         nodes.filter(|&node| node == here || paths.is_reachable(node)).collect()
     }
 
+    /// Divides flows anew if paths have changed.
+    #[inline]
+    fn follow_paths(&mut self) {
+        if self.node.version() != self.version {
+            self.look();
+        }
+    }
+
     /// Looks which nodes can be reached now.
     #[cold]
     fn look(&mut self) {
@@ -268,9 +279,7 @@ impl FabricEncap {
 
 impl Element for FabricEncap {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        if self.node.version() != self.version {
-            self.look();
-        }
+        self.follow_paths();
         if self.keys.as_ref().is_some_and(|keys| keys.version() != self.keys_version) {
             self.take_key();
         }

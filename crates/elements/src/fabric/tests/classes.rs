@@ -81,6 +81,19 @@ fn flows_of_a_class_go_to_the_nodes_that_serve_it_and_others_to_general_nodes() 
 }
 
 #[test]
+fn the_shown_shares_follow_nodes_that_come_and_go_without_a_packet() {
+    let mut cluster = Cluster::new("mesh(5)", "");
+    cluster.nodes[4].write("encap.node", "0, 1").unwrap();
+    let shares = |cluster: &mut Cluster| cluster.nodes[4].read("encap.classes");
+    assert_eq!(shares(&mut cluster), "0 0:0,1:0 others\n");
+    cluster.pass_ms(60);
+    assert_eq!(shares(&mut cluster), "0 0:512,1:512 others\n");
+    cluster.dead[0] = true;
+    cluster.pass_ms(60);
+    assert_eq!(shares(&mut cluster), "0 0:0,1:1024 others\n");
+}
+
+#[test]
 fn a_class_whose_nodes_are_dead_goes_to_the_general_nodes_and_back() {
     let mut cluster = Cluster::new("mesh(5)", "");
     cluster.nodes[4].write("encap.node", SPECIALISED).unwrap();
