@@ -245,13 +245,19 @@ fn a_reload_does_all_that_changed_or_nothing() {
     assert!(error.contains(expected), "{error}");
     assert!(!denies() && text("show config").contains("default = \"permit\""));
     settings("[acl]\nrules = [\"permit nonsense\"]\ndefault = \"deny\"\n[workers]\nbalance = false\n");
-    assert_eq!(ask("reload").status.code(), Some(1));
+    let refused = ask("reload");
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("rule 1: word 2 is 'nonsense'") && error.contains("help: expected any, "),
+        "{error}"
+    );
     assert!(!denies() && text("show config").contains("balance = true"));
     assert!(text("show problems").contains(harmless));
     settings("[acl]\nrules = [\"permit tcp any any\"]\nfile = \"rules.txt\"\n");
     network.folder.write("rules.txt", "permit icmp any any\ndenny any any any\n");
     let error = String::from_utf8(ask("reload").stderr).unwrap();
-    assert!(error.contains("rules.txt: line 2: word 1 is 'denny'"), "{error}");
+    assert!(error.contains("rules.txt:2: word 1 is 'denny'"), "{error}");
 
     // The default is changed while the router runs, and so is what else can be.
     settings(&(acl("deny") + "[workers]\nbalance = false\n"));

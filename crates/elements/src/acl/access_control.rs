@@ -92,7 +92,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 use super::compiled::Answer;
 use super::facts::{self, Flaw};
 use super::list::{AccessList, List, Rooms};
-use super::parse::{lines, parse_list};
+use super::parse::{parse_list, texts};
 use super::rule::{Action, Inputs, Rule};
 
 pub(crate) static CLASS: Class = Class {
@@ -226,8 +226,8 @@ fn configured(arguments: &[String], file: &str, inputs: &Inputs) -> Result<Vec<R
     };
     let of_arguments = arguments.iter().enumerate();
     let of_arguments = of_arguments.map(|(index, text)| (format!("argument {}", index + 1), text.as_str()));
-    let of_file = lines(&text).map(|(place, line)| (format!("{file}: {place}"), line));
-    Ok(parse_list(of_arguments.chain(of_file), inputs)?)
+    let of_file = (1..).zip(text.lines()).map(|(number, line)| (format!("{file}:{number}"), line));
+    Ok(parse_list(of_arguments.chain(of_file), inputs).map_err(texts)?)
 }
 
 struct AccessControl {

@@ -32,7 +32,7 @@ use super::access_control::parse_inputs;
 use super::compile::compile;
 use super::compiled::{Answer, Compiled, Room};
 use super::facts;
-use super::parse::{MAX_RULES, lines, parse_list, parse_rule};
+use super::parse::{MAX_RULES, RuleMistake, lines, parse_list, parse_rule, texts};
 use super::rule::{Action, Inputs, Rule, TrafficRule, Written};
 
 /// Packets and bytes that met a rule, as its copy counts them.
@@ -298,12 +298,12 @@ impl AccessList {
     ///
     /// # Errors
     ///
-    /// What is wrong with each that is.
+    /// The mistakes in them.
     pub fn written<'a>(
         rules: impl Iterator<Item = (String, &'a str)>,
         inputs: &str,
-    ) -> Result<Vec<String>, Vec<String>> {
-        let inputs = parse_inputs(inputs).map_err(|error| vec![error])?;
+    ) -> Result<Vec<String>, Vec<RuleMistake>> {
+        let inputs = parse_inputs(inputs).map_err(|text| vec![RuleMistake { line: 0, text }])?;
         let rules = parse_list(rules, &inputs)?;
         Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
@@ -335,7 +335,7 @@ impl AccessList {
     }
 
     fn parsed<'a>(&self, rules: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Rule>, String> {
-        parse_list(rules, &self.inputs).map_err(|mistakes| mistakes.join("\n"))
+        parse_list(rules, &self.inputs).map_err(|mistakes| texts(mistakes).join("\n"))
     }
 
     /// Adds one rule, without a sequence number behind all others.

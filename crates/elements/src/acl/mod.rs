@@ -29,6 +29,7 @@ use graph::{Capability, Class};
 pub(crate) use compiled::Answer;
 pub use list::AccessList;
 pub(crate) use list::{List, Rooms};
+pub use parse::RuleMistake;
 pub(crate) use rule::{Action, PortRange, Rule, TrafficRule, has_ports, protocol_number};
 
 /// The element judges packets by an [`AccessList`].

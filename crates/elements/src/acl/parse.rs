@@ -25,40 +25,58 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (String, &str)> {
     text.lines().enumerate().map(|(index, line)| (format!("line {}", index + 1), line))
 }
 
+/// A mistake in a list of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleMistake {
+    /// The number of the line that has it, from 0.
+    pub line: usize,
+    /// The place of the line, what is wrong with it, and what was expected.
+    pub text: String,
+}
+
+/// Returns the texts of mistakes.
+pub(super) fn texts(mistakes: Vec<RuleMistake>) -> Vec<String> {
+    mistakes.into_iter().map(|mistake| mistake.text).collect()
+}
+
 /// Reads a whole list, of lines and the place of each. The rules are in the order of their sequence numbers,
 /// of which no two are equal.
 pub(super) fn parse_list<'a>(
     lines: impl Iterator<Item = (String, &'a str)>,
     inputs: &Inputs,
-) -> Result<Vec<Rule>, Vec<String>> {
-    let mut rules: Vec<(Rule, String)> = Vec::new();
+) -> Result<Vec<Rule>, Vec<RuleMistake>> {
+    let mut rules: Vec<(Rule, usize, String)> = Vec::new();
     let mut mistakes = Vec::new();
     let mut before = 0;
-    for (place, line) in lines {
+    for (number, (place, line)) in lines.enumerate() {
         match parse_rule(line, before, inputs) {
             Ok(Some(rule)) => {
                 before = rule.sequence;
-                rules.push((rule, place));
+                rules.push((rule, number, place));
             }
             Ok(None) => {}
-            Err(mistake) => mistakes.push(format!("{place}: {mistake}")),
+            Err(mistake) => {
+                mistakes.push(RuleMistake { line: number, text: format!("{place}: {mistake}") });
+            }
         }
+    }
+    if let Some((_, line, place)) = rules.get(MAX_RULES) {
+        let text = format!("{place}: {} rules are too many; expected at most {MAX_RULES}", rules.len());
+        mistakes.push(RuleMistake { line: *line, text });
     }
     // Stable: of two equal numbers the second in the text comes second here.
-    rules.sort_by_key(|(rule, _)| rule.sequence);
+    rules.sort_by_key(|(rule, ..)| rule.sequence);
     for pair in rules.windows(2) {
-        let [(first, first_place), (second, place)] = pair else { continue };
+        let [(first, _, first_place), (second, line, place)] = pair else { continue };
         if first.sequence == second.sequence {
-            mistakes.push(format!(
+            let text = format!(
                 "{place}: {first_place} is rule {} already; expected a number of its own",
                 second.sequence
-            ));
+            );
+            mistakes.push(RuleMistake { line: *line, text });
         }
     }
-    if rules.len() > MAX_RULES {
-        mistakes.push(format!("{} rules are too many; expected at most {MAX_RULES}", rules.len()));
-    }
-    if mistakes.is_empty() { Ok(rules.into_iter().map(|(rule, _)| rule).collect()) } else { Err(mistakes) }
+    if mistakes.is_empty() { Ok(rules.into_iter().map(|(rule, ..)| rule).collect()) } else { Err(mistakes) }
 }
 
 /// Reads one line; `None` when there is no rule in it. A rule without a sequence number gets the next one
@@ -246,9 +264,11 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
             let names: Vec<&str> = inputs.0.iter().map(|(name, _)| name.as_str()).collect();
             let right = match names.as_slice() {
                 [] => "the number of the input port, 0 to 255".to_owned(),
-                names => format!("an input port: {}", names.join(", ")),
+                [name] => (*name).to_owned(),
+                [names @ .., last] => format!("{} or {last}", names.join(", ")),
             };
-            let paint = inputs.paint(words.take(&right)?).ok_or_else(|| words.mistake(&right))?;
+            let name = words.take(&right)?;
+            let paint = inputs.paint(name).ok_or_else(|| format!("no port '{name}'; expected {right}"))?;
             rule.input.replace(paint).is_some()
         }
         "icmp-type" => {

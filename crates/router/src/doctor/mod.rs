@@ -204,9 +204,9 @@ impl Finding {
             Some(Ok(())) => lines.push(format!("fixed: {remedy}")),
             Some(Err(error)) => lines.push(format!("not fixed: {remedy}: {error}")),
             None if remedy.is_empty() => {}
-            None if self.remedy.is_automatic() => {
-                lines.push(format!("fix: {remedy} ('brickway doctor PORT... --fix' does it)"))
-            }
+            None if self.remedy.is_automatic() => lines.push(format!(
+                "fix: {remedy} ('brickway doctor --fix' with the same ports or settings does it)"
+            )),
             None => lines.push(format!("fix: {remedy}")),
         }
         lines
@@ -304,8 +304,8 @@ impl Patient {
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     let settings = match &arguments.config {
         Some(path) => match settings::load(path)? {
-            Some(settings) => settings,
-            None => return Ok(ExitCode::FAILURE),
+            Ok(settings) => settings,
+            Err(mistakes) => return Ok(settings::print_mistakes(&mistakes)),
         },
         None => {
             let mut settings =
@@ -433,7 +433,7 @@ mod tests {
 ok    kernel  Linux 6.6
 bad   eth1    is down
         nothing comes in
-        fix: true ('brickway doctor PORT... --fix' does it)
+        fix: true ('brickway doctor --fix' with the same ports or settings does it)
 warn  memory  is short
         it is slow
         fix: buy some

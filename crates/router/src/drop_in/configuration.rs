@@ -333,7 +333,8 @@ mod tests {
     }
 
     fn settings(toml: &str) -> Settings {
-        let settings = parse("x", &format!("[[port]]\nname = 'eth1'\n{toml}")).unwrap();
+        let settings =
+            parse("x", &format!("[[port]]\nname = 'eth1'\n[[port]]\nname = 'eth1.100'\n{toml}")).unwrap();
         Settings { follows_ipsec: true, ..settings }
     }
 

@@ -78,7 +78,12 @@ pub(crate) trait Feature: Section {
     /// Has its files' names begin at the folder of the settings file.
     fn place_files(&mut self, _folder: &Path) {}
 
-    /// Checks what its options name, rules perhaps, for a router with these ports.
+    /// Returns the mistakes in the items of its lists, for a router with these ports.
+    fn mistakes(&self, _ports: &[&str]) -> Vec<ItemMistake> {
+        Vec::new()
+    }
+
+    /// Checks what its options name, files perhaps, for a router with these ports.
     ///
     /// # Errors
     ///
@@ -163,6 +168,16 @@ pub(crate) trait Feature: Section {
     fn reload(&self, _running: &Running<'_>) -> Result<Option<String>, String> {
         Ok(None)
     }
+}
+
+/// A mistake in an item of a list of the settings.
+pub(crate) struct ItemMistake {
+    /// The option.
+    pub(crate) key: &'static str,
+    /// The number of the item, from 0.
+    pub(crate) item: usize,
+    /// What is wrong, and behind `; ` what was expected.
+    pub(crate) text: String,
 }
 
 /// What follows Linux for a feature, on a thread of its own. It ends by [`Follower::end`].

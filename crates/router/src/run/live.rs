@@ -312,7 +312,7 @@ impl Live {
             return Ok(self.reload_configuration()?);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
-        let mut new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
+        let mut new = new.map_err(|mistakes| mistakes.render(false).trim_end().to_owned())?;
         let old = self.settings();
         // The start added this to the ports' options; without it here, each port would seem changed.
         new.follows_ipsec = old.follows_ipsec;

@@ -43,6 +43,7 @@ use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
 use graph::context::Globals;
 use graph::graph::{GraphOptions, Registry};
+use graph::lang::Diagnostics;
 use graph::messages;
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
@@ -251,13 +252,12 @@ impl RunArguments {
     }
 }
 
-/// The settings: of the file or of the ports on the command line, with the flags above them. `None` after mistakes of the
-/// file, which have been printed.
-pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> {
+/// Returns the settings, of the file or of the ports on the command line, with the flags above them; or the mistakes of the file.
+pub(super) fn settings_of(arguments: &RunArguments) -> Result<Result<Settings, Diagnostics>> {
     let mut settings = match &arguments.config {
         Some(file) => match settings::load(file)? {
-            Some(settings) => settings,
-            None => return Ok(None),
+            Ok(settings) => settings,
+            Err(mistakes) => return Ok(Err(mistakes)),
         },
         None if subject::is_file(arguments) => {
             if let Some((flag, _)) =
@@ -288,7 +288,7 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
         }
         settings.workers.balance = false;
     }
-    Ok(Some(settings))
+    Ok(Ok(settings))
 }
 
 /// How long to run.
@@ -314,7 +314,7 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
     let mut settings = match settings_of(arguments) {
-        Ok(Some(settings)) => settings,
+        Ok(Ok(settings)) => settings,
         mistake => {
             let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
             let closed = file.map(settings::ports_to_close).unwrap_or_default();
@@ -322,7 +322,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
                 drop_in::Guard::raise(&closed, Fail::Closed, None)?;
                 say_closed();
             }
-            return mistake.map(|_| ExitCode::FAILURE);
+            return mistake
+                .map(|read| read.err().map_or(ExitCode::FAILURE, |found| settings::print_mistakes(&found)));
         }
     };
     if let Some(file) = arguments.what.first().filter(|file| settings::is_settings_file(Path::new(file))) {

@@ -22,11 +22,11 @@ pub(crate) fn is_settings_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
-/// Reads a settings file. `None`: it has mistakes, which were printed.
+/// Reads a settings file, or returns the mistakes in it.
 ///
 /// # Errors
-/// It cannot be read.
-pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
+/// It cannot be read, or is a cluster's file.
+pub(crate) fn load(path: &Path) -> Result<Result<Settings, Diagnostics>> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the settings '{name}'"))?;
     match parse(&name, &text) {
@@ -35,7 +35,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
             if let Some(folder) = path.parent() {
                 settings.features.place_files(folder);
             }
-            Ok(Some(settings))
+            Ok(Ok(settings))
         }
         // Its mistakes as settings would help nobody.
         Err(_) if values(&text, "topology").next().is_some() => {
@@ -43,11 +43,14 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
                 "{name}: this is a cluster's file; run 'brickway cluster check {name}', or 'brickway cluster run {name} NODE'"
             )
         }
-        Err(mistakes) => {
-            graph::messages::print_as_it_is(&mistakes.render(std::io::stderr().is_terminal()));
-            Ok(None)
-        }
+        Err(mistakes) => Ok(Err(mistakes)),
     }
+}
+
+/// Prints the mistakes of a settings file.
+pub(crate) fn print_mistakes(mistakes: &Diagnostics) -> ExitCode {
+    graph::messages::print_as_it_is(&mistakes.render(std::io::stderr().is_terminal()));
+    ExitCode::FAILURE
 }
 
 /// Returns the ports of a settings file that asks for `fail = "closed"`, whatever mistakes are in it; it need not even be TOML. A `fail`
@@ -93,7 +96,10 @@ fn values<'t>(text: &'t str, key: &'t str) -> impl Iterator<Item = &'t str> {
 /// # Errors
 /// It cannot be read.
 pub(crate) fn check(path: &Path) -> Result<ExitCode> {
-    let Some(settings) = load(path)? else { return Ok(ExitCode::FAILURE) };
+    let settings = match load(path)? {
+        Ok(settings) => settings,
+        Err(mistakes) => return Ok(print_mistakes(&mistakes)),
+    };
     let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
     for feature in settings.features.all() {
         feature.check(&ports)?;
@@ -129,6 +135,11 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             ipfix: root.options("ipfix", ipfix::Settings::read),
             follows_ipsec: false,
         };
+        let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
+        for feature in settings.features.all().into_iter().filter(|_| !ports.is_empty()) {
+            let section = feature.options().first().map_or("", |option| option.section);
+            feature.mistakes(&ports).iter().for_each(|mistake| root.mistake_in(section, mistake));
+        }
         root.finish();
         settings
     });

@@ -38,7 +38,7 @@ use options::{About, Opt, Problem, Section, Value, options, words};
 
 #[cfg(test)]
 pub(crate) use file::parse;
-pub(crate) use file::{check, is_settings_file, load, ports_to_close};
+pub(crate) use file::{check, is_settings_file, load, ports_to_close, print_mistakes};
 pub(crate) use flags::Flags;
 pub(crate) use ports::{Driver, Host, PortSettings};
 pub(crate) use print::example;

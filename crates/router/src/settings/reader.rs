@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::options::{Section as Options, Value};
+use crate::features::ItemMistake;
 
 /// A file and the mistakes found in it so far.
 pub(crate) struct File<'a> {
@@ -87,6 +88,15 @@ impl<'f, 'a> Section<'f, 'a> {
     pub(super) fn mistake(&self, key: &str, message: impl Into<String>, right: &str) {
         let place = self.table.and_then(|table| table.get(key)).map_or(self.place.clone(), Spanned::span);
         self.file.mistake(place, message, right);
+    }
+
+    /// Notes a mistake about an item of a list in a section within this one, at the item if it is there.
+    pub(super) fn mistake_in(&self, section: &str, mistake: &ItemMistake) {
+        let list = self.table.and_then(|table| table.get(section)?.get_ref().as_table()?.get(mistake.key));
+        let items = list.and_then(|list| list.get_ref().as_array());
+        let item = items.and_then(|items| items.get(mistake.item)).or(list);
+        let (message, right) = mistake.text.split_once("; ").unwrap_or((&mistake.text, ""));
+        self.file.mistake(item.map_or(self.place.clone(), Spanned::span), message, right);
     }
 
     fn take(&mut self, key: &'static str) -> Option<&'f Spanned<DeValue<'a>>> {

@@ -49,7 +49,7 @@ fn every_option_is_read() {
         mode = "native"
         [acl]
         file = "/etc/brickway/rules"
-        rules = ["deny any 192.0.2.0/24 any", "permit \"x\""]
+        rules = ["deny any 192.0.2.0/24 any", "permit any any any # \"x\""]
         default = "deny"
         [reverse_path]
         mode = "strict"
@@ -254,6 +254,14 @@ fn mistakes_of_all_kinds_have_a_line() {
         ("[[port]]\nname = 'a'\n[workers]\nbalance = false\nmin = 1", ["brickway.toml:5:", "balance = true"]),
         ("[[port]]\nname = 'a'\n[log]\nstats_seconds = nan", ["brickway.toml:4:", "from 0.1 to 86400"]),
         ("[[port]]\nname = 'a'\n[acl]\nrules = ['a', 1]", ["brickway.toml:4:", "a list of texts"]),
+        (
+            "[[port]]\nname = 'a'\n[[port]]\nname = 'b'\n[acl]\nrules = [\n'deny any any any in b',\n'deny any any any in c']",
+            ["brickway.toml:8: rule 2: no port 'c'", "expected a or b"],
+        ),
+        (
+            "[[port]]\nname = 'a'\n[acl]\nrules = ['5 deny any any any',\n'5 deny tcp any any']",
+            ["brickway.toml:5: rule 2: rule 1 is rule 5 already", "expected a number of its own"],
+        ),
         (
             "[[port]]\nname = 'a'\n[beside_linux]\nignore = ['fire']",
             ["brickway.toml:4:", "expected a list of \"firewall\", \"nat\", \"ipsec\""],

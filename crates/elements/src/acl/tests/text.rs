@@ -77,7 +77,7 @@ fn mistakes_say_what_would_be_right() {
         ("10 permit any any any port 80", "word 6 is 'port'; expected a rule without ports, or one for tcp"),
         ("10 permit tcp any any port 443-80", "word 7 is '443-80'; expected a port from 0 to 65535"),
         ("10 permit tcp any any port http", "word 7 is 'http'; expected a port from 0 to 65535"),
-        ("10 permit tcp any any in eth7", "word 7 is 'eth7'; expected an input port: eth0, eth1"),
+        ("10 permit tcp any any in eth7", "no port 'eth7'; expected eth0 or eth1"),
         ("10 permit tcp any any icmp-type 3", "word 6 is 'icmp-type'; expected a rule for icmp or icmp6"),
         ("10 permit icmp any any icmp-type 3/x", "word 7 is '3/x'; expected an ICMP type from 0 to 255"),
         ("10 permit udp any any established", "word 6 is 'established'; expected a rule for tcp"),
@@ -97,13 +97,10 @@ fn the_configuration_names_arguments_and_lines() {
     let path = file.display();
     let errors = configure(CLASSES[0], &format!("10 deny any any any, 5 drop, FILE {path}")).unwrap_err();
     assert_eq!(errors[0], "argument 2: word 2 is 'drop'; expected permit or deny");
-    assert!(errors[1].starts_with(&format!("{path}: line 3: the line ends before word 5")), "{errors:?}");
+    assert!(errors[1].starts_with(&format!("{path}:3: the line ends before word 5")), "{errors:?}");
     std::fs::write(&file, "10 permit any any any\npermit udp any any # the next").unwrap();
     let errors = configure(CLASSES[0], &format!("10 deny any any any, FILE {path}")).unwrap_err();
-    assert_eq!(
-        errors,
-        [format!("{path}: line 1: argument 1 is rule 10 already; expected a number of its own")]
-    );
+    assert_eq!(errors, [format!("{path}:1: argument 1 is rule 10 already; expected a number of its own")]);
     let mut bench = Bench::element(&registry(), &format!("ACL(5 deny tcp any any, FILE {path})"), 1, 2);
     assert_eq!(bench.read("e.count"), "3");
     assert!(bench.read("e.rules").contains("20 permit udp any any"));

@@ -1,13 +1,19 @@
 //! The access list in the configuration.
 
 use anyhow::{Result, anyhow};
-use elements::acl::AccessList;
+use elements::acl::{AccessList, RuleMistake};
 use graph::lang::quote;
 
 use super::Settings;
 use super::in_kernel::ELEMENTS;
 use crate::drop_in::{Part, Plan, PlannedPort};
 use crate::features::Feature;
+
+/// Returns the argument INPUTS for these ports.
+pub(super) fn inputs(ports: &[&str]) -> String {
+    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{port} {paint}")).collect();
+    inputs.join(", ")
+}
 
 /// The arguments of the elements of an access list; none without rules. Rules are read here, and written anew: whatever else a text
 /// of the settings has never becomes a part of the configuration.
@@ -19,10 +25,12 @@ pub(super) fn arguments(settings: &Settings, ports: &[&str]) -> Result<Option<St
     if !settings.filters() {
         return Ok(None);
     }
-    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{port} {paint}")).collect();
-    let inputs = inputs.join(", ");
+    let inputs = inputs(ports);
     let text = settings.file_text()?;
-    let wrong = |mistakes: Vec<String>| anyhow!("{}", mistakes.join("\n"));
+    let wrong = |mistakes: Vec<RuleMistake>| {
+        let texts: Vec<String> = mistakes.into_iter().map(|mistake| mistake.text).collect();
+        anyhow!("{}", texts.join("\n"))
+    };
     // With those of the file, which may have their numbers.
     AccessList::written(settings.rules_and_file(&text), &inputs).map_err(wrong)?;
     let mut arguments = AccessList::written(settings.own_rules(), &inputs).map_err(wrong)?;

@@ -14,10 +14,11 @@ mod live;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use elements::acl::{AccessList, RuleMistake};
 use graph::setup::Shared;
 use ports::KernelForwarding;
 
-use super::{Feature, Running, Shown};
+use super::{Feature, ItemMistake, Running, Shown};
 use crate::drop_in::{Frame, Part, Plan};
 use crate::settings::options::{About, options, words};
 
@@ -65,14 +66,13 @@ impl Settings {
 
     /// Returns the rules of the settings, each with its place.
     fn own_rules(&self) -> impl Iterator<Item = (String, &str)> {
-        (1..).zip(&self.rules).map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()))
+        (1..).zip(&self.rules).map(|(number, rule)| (format!("rule {number}"), rule.as_str()))
     }
 
     /// Returns these and those of the text of the file, each with its place.
     fn rules_and_file<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (String, &'a str)> {
         let name = self.file.as_ref().map_or(String::new(), |file| file.display().to_string());
-        let lines =
-            (1..).zip(text.lines()).map(move |(number, line)| (format!("{name}: line {number}"), line));
+        let lines = (1..).zip(text.lines()).map(move |(number, line)| (format!("{name}:{number}"), line));
         self.own_rules().chain(lines)
     }
 }
@@ -139,6 +139,15 @@ impl Feature for Settings {
         Ok(Some(format!("access list read, then {}", self.default.word())))
     }
 
+    fn mistakes(&self, ports: &[&str]) -> Vec<ItemMistake> {
+        if self.rules.is_empty() {
+            return Vec::new();
+        }
+        let mistakes = AccessList::written(self.own_rules(), &configuration::inputs(ports)).err();
+        let of_rules = mistakes.into_iter().flatten();
+        of_rules.map(|RuleMistake { line, text }| ItemMistake { key: "rules", item: line, text }).collect()
+    }
+
     fn check(&self, ports: &[&str]) -> Result<()> {
         configuration::arguments(self, ports).map(drop)
     }
@@ -168,11 +177,11 @@ mod tests {
             format!("10 permit tcp any any, 20 deny any any any in eth2, 30 deny udp any any, {rest}");
         assert_eq!(written(&rules), Ok(expected));
         for (rule, part) in [
-            ("deny udp any any port 5000, permit any any any", "rule 1 of [acl]"),
-            ("permit any any any) -> Discard; x :: Idle; //", "rule 1 of [acl]"),
-            ("10 deny any any any // c", "rule 1 of [acl]"),
-            ("permit any any any /* a", "rule 1 of [acl]"),
-            ("DEFAULT permit", "rule 1 of [acl]: word 1 is 'DEFAULT'"),
+            ("deny udp any any port 5000, permit any any any", "rule 1"),
+            ("permit any any any) -> Discard; x :: Idle; //", "rule 1"),
+            ("10 deny any any any // c", "rule 1"),
+            ("permit any any any /* a", "rule 1"),
+            ("DEFAULT permit", "rule 1: word 1 is 'DEFAULT'"),
         ] {
             let error = written(&[rule]).unwrap_err();
             assert!(error.contains(part), "{error}");
