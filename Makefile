@@ -137,8 +137,8 @@ lint: packages-build rust
 # clippy-driver is the compiler that `cargo clippy` calls, and these are its arguments: one build lints and is then tested.
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
-# Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
-WAITING := bench_io capture cluster cluster_security churn conformance demo documents drop_in export faults filtering in_kernel log lua redirects routing_daemons vlan web web_page
+# Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute and take as long.
+WAITING := capture cluster cluster_security churn conformance demo documents drop_in export faults filtering log lua redirects routing_daemons vlan web web_page
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.

@@ -105,3 +105,32 @@ fn a_class_is_known_in_its_folder_alone() {
     }
     assert!(known.is_empty(), "{}", known.join("\n"));
 }
+
+/// The packages of a lock file, with their versions.
+fn locked(file: &str) -> Vec<(String, String)> {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+    let table: toml::Table = text.parse().unwrap();
+    let packages = table["package"].as_array().unwrap().iter();
+    let word = |package: &toml::Value, key: &str| package[key].as_str().unwrap().to_owned();
+    packages.map(|package| (word(package, "name"), word(package, "version"))).collect()
+}
+
+/// Else the same crates are built twice.
+#[test]
+fn crates_outside_of_the_workspace_lock_its_versions() {
+    let own = locked("Cargo.lock");
+    let mut wrong = Vec::new();
+    for file in ["examples/custom-element/Cargo.lock", "fuzz/Cargo.lock"] {
+        for package in locked(file) {
+            if own.iter().any(|(name, _)| *name == package.0) && !own.contains(&package) {
+                wrong.push(format!("{file}: {} {}", package.0, package.1));
+            }
+        }
+    }
+    assert_eq!(
+        wrong,
+        Vec::<String>::new(),
+        "expected the versions of Cargo.lock: cargo update -p NAME --precise VERSION"
+    );
+}
