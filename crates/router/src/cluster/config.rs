@@ -305,24 +305,69 @@ impl ClusterConfig {
             .with_context(|| format!("cannot read the cluster's file '{name}'"))?;
         let mut config = ClusterConfig::parse(&text).with_context(|| name.to_string())?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let ClusterConfig { store, security, metrics, web, .. } = &mut config;
-        let files = [
-            &mut store.password_file,
-            &mut store.ca,
-            &mut store.certificate,
-            &mut store.key,
-            &mut security.key_file,
-            &mut metrics.token_file,
-            &mut metrics.certificate,
-            &mut metrics.key,
-            &mut web.token_file,
-            &mut web.certificate,
-            &mut web.key,
-        ];
-        for file in files.into_iter().flatten() {
+        for (_, file) in config.files() {
             *file = folder.join(&file);
         }
         Ok(config)
+    }
+
+    /// Returns the files that it names, each with the option that names it.
+    fn files(&mut self) -> impl Iterator<Item = (&'static str, &mut PathBuf)> {
+        let ClusterConfig { store, security, metrics, web, .. } = self;
+        let files = [
+            ("[store] password_file", &mut store.password_file),
+            ("[store] ca", &mut store.ca),
+            ("[store] certificate", &mut store.certificate),
+            ("[store] key", &mut store.key),
+            ("[security] key_file", &mut security.key_file),
+            ("[metrics] token_file", &mut metrics.token_file),
+            ("[metrics] certificate", &mut metrics.certificate),
+            ("[metrics] key", &mut metrics.key),
+            ("[web] token_file", &mut web.token_file),
+            ("[web] certificate", &mut web.certificate),
+            ("[web] key", &mut web.key),
+        ];
+        files.into_iter().filter_map(|(option, file)| Some((option, file.as_mut()?)))
+    }
+
+    /// Returns what may be meant so, but seldom is.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (option, file) in self.clone().files() {
+            if let Err(error) = std::fs::File::open(&*file) {
+                warnings.push(format!(
+                    "{option}: '{}': {error}; no node starts on this machine without it",
+                    file.display()
+                ));
+            }
+        }
+        for node in &self.nodes {
+            for port in node.ports.iter().filter(|port| port.addresses.is_empty()) {
+                warnings.push(format!(
+                    "port '{}' of node '{}': no addresses; expected addresses = [\"ADDRESS/LENGTH\"], unless something else gives the \
+                     leader's interface '{}' some",
+                    port.name, node.name, port.name
+                ));
+            }
+        }
+        warnings.extend(self.too_small_links());
+        warnings
+    }
+
+    /// Returns a warning if the links of a mesh cannot carry what its ports bring in. In the worst case a link carries 2/N of that,
+    /// divided among parallel cables.
+    fn too_small_links(&self) -> Option<String> {
+        let Ok(Shape::Mesh { nodes, parallel }) = self.topology.parse() else { return None };
+        let link_rate = self.link_rate.as_ref().unwrap_or(&self.port_rate);
+        let [ports, link] = [&self.port_rate, link_rate].map(|rate| Bandwidth::from_argument(rate));
+        let needed = 2 * ports?.bytes_per_second / (nodes as u64 * u64::from(parallel)).max(1);
+        (self.mode != "single-path" && link?.bytes_per_second < needed).then(|| {
+            format!(
+                "link_rate: {link_rate} is less than a link carries when traffic is uneven; expected at least {}Mbps, 2/{} of port_rate",
+                (needed * 8).div_ceil(1_000_000),
+                nodes * usize::from(parallel)
+            )
+        })
     }
 
     /// Reads the text of a file.
@@ -651,6 +696,25 @@ mod tests {
     fn the_example_has_no_mistakes_and_is_read_again_as_it_is_written() {
         let config = ClusterConfig::parse(EXAMPLE).unwrap();
         assert_eq!(ClusterConfig::parse(&config.to_toml().unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn missing_files_addresses_and_small_links_are_warned_of() {
+        let warnings = |from: &str, to: &str| {
+            assert!(EXAMPLE.contains(from), "{from}");
+            ClusterConfig::parse(&EXAMPLE.replace(from, to)).unwrap().warnings()
+        };
+        let of_example = warnings("", "");
+        for (warning, option) in of_example.iter().zip(["ca", "certificate", "key", "key_file"]) {
+            let (said, rest) = warning.split_once(": '").unwrap();
+            assert!(said.ends_with(option) && rest.contains("No such file"), "{warning}");
+        }
+        assert_eq!(of_example.len(), 4, "{of_example:?}");
+        let slow = warnings("#link_rate = \"10Gbps\"", "link_rate = \"4Gbps\"");
+        assert!(slow[4].ends_with("expected at least 5000Mbps, 2/4 of port_rate"), "{slow:?}");
+        assert_eq!(warnings("#link_rate = \"10Gbps\"", "link_rate = \"5Gbps\"").len(), 4);
+        let without = warnings("addresses = [\"10.0.2.1/24\", \"2001:db8:2::1/64\"]", "");
+        assert!(without[4].starts_with("port 'b1' of node 'b': no addresses; expected "), "{without:?}");
     }
 
     #[test]

@@ -247,9 +247,13 @@ fn check(config: &ClusterConfig) -> Result<ExitCode> {
     print(&origins());
     let ports = config.nodes.iter().map(|node| node.ports.len()).sum::<usize>();
     print(&format!("cluster '{}': {} nodes, {ports} ports, no mistakes\n", config.name, config.nodes.len()));
-    if let Some(Err(error)) = config.security.key_file.as_deref().map(KeyFile::load) {
-        print(&format!("no node starts on this machine: {error}\n"));
+    let mut warnings = config.warnings();
+    if let Some(Err(error)) =
+        config.security.key_file.as_deref().filter(|file| file.exists()).map(KeyFile::load)
+    {
+        warnings.push(format!("{error}; no node starts on this machine with it"));
     }
+    warnings.iter().for_each(|warning| print(&format!("warning: {warning}\n")));
     Ok(ExitCode::SUCCESS)
 }
 

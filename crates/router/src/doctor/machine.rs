@@ -326,7 +326,7 @@ mod tests {
         let off = forwards(IpVersion::V6, "net.ipv6.conf.all.forwarding", "0");
         assert_eq!(
             off.details()[1],
-            "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor PORT... --fix' does it)"
+            "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor --fix' with the same ports or settings does it)"
         );
     }
 }
