@@ -1,5 +1,5 @@
-// A router with four Ethernet ports: RFC 1812's checks, ARP, ICMP errors, fragmentation, and a routing
-// table read from a file. Read it from top to bottom; change it; run it:
+// A router with four Ethernet ports: RFC 1812's checks, ARP, ICMP errors, fragmentation, and a
+// routing table read from a file. Read it from top to bottom; change it; run it:
 //
 //   brickway run examples/ip-router.click PORT0=eth1 IP0=192.0.2.1 MAC0=02:00:00:00:00:01 ...
 //
@@ -12,8 +12,8 @@ define($PORT3 eth3, $IP3 10.0.3.1, $NET3 10.0.3.0/24, $HOST3 10.0.3.2, $MAC3 02:
 define($MTU 1500);
 define($TABLE "", $VIA "$HOST0 1, $HOST1 2, $HOST2 3, $HOST3 4");
 
-// What comes in by a port. Output 0: IP packets, Ethernet header stripped, painted with the port's colour.
-// Output 1: our answers to ARP requests. Output 2: ARP replies.
+// What comes in by a port. Output 0: IP packets, Ethernet header stripped, painted with the port's
+// colour. Output 1: our answers to ARP requests. Output 2: ARP replies.
 elementclass PortInput { $port, $ip, $mac, $colour |
     FromDevice($port)
         -> HostEtherFilter($mac)        // not for us: dropped; marks broadcasts
@@ -24,9 +24,10 @@ elementclass PortInput { $port, $ip, $mac, $colour |
     kind[3] -> Discard;
 }
 
-// What leaves by a port. Input 0: routed IP packets. Input 1: Ethernet frames to send as they are. Input 2:
-// ARP replies for the querier. Output 0: ICMP errors, to be routed like any other packet. What the fast
-// path does not finish goes through a Punt to the slow thread, so that nobody's ping flood slows the others.
+// What leaves by a port. Input 0: routed IP packets. Input 1: Ethernet frames to send as they are.
+// Input 2: ARP replies for the querier. Output 0: ICMP errors, to be routed like any other packet.
+// What the fast path does not finish goes through a Punt to the slow thread, so that nobody's ping
+// flood slows the others.
 elementclass PortOutput { $port, $ip, $mac, $colour |
     to :: ToDevice($port);
     arp :: ARPQuerier($ip, $mac);
@@ -62,8 +63,8 @@ out3 :: PortOutput($PORT3, $IP3, $MAC3, 4);
 
 check :: CheckIPHeader(INTERFACES $IP0/24 $IP1/24 $IP2/24 $IP3/24, MARTIANS true, VERBOSE false);
 
-// Output 0 is the router itself, 1 to 4 are the ports, 5 is for what no other route fits. Prefixes of the table's
-// file leave over one of the four gateways, chosen by the hash of their origin.
+// Output 0 is the router itself, 1 to 4 are the ports, 5 is for what no other route fits. Prefixes
+// of the table's file leave over one of the four gateways, chosen by the hash of their origin.
 rt :: RadixIPLookup(
     $IP0/32 0, $IP1/32 0, $IP2/32 0, $IP3/32 0,
     $NET0 1, $NET1 2, $NET2 3, $NET3 4, 0.0.0.0/0 5,
@@ -84,11 +85,12 @@ rt[3] -> out2;
 rt[4] -> out3;
 out0, out1, out2, out3 => rt, rt, rt, rt;
 
-// RFC 1812 5.2.7.1: "If a router can not forward a packet because it has no routes at all to the destination",
-// it says so.
+// RFC 1812 5.2.7.1: "If a router can not forward a packet because it has no routes at all to the
+// destination", it says so.
 rt[5] -> Punt -> ICMPError($IP0, unreachable, net) -> rt;
 
-// Packets to the router's own addresses: it answers pings, and says of everything else that nobody listens.
+// Packets to the router's own addresses: it answers pings, and says of everything else that nobody
+// listens.
 rt[0] -> Punt -> local :: IPClassifier(icmp type echo, udp or tcp, -);
 local[0] -> ICMPPingResponder -> rt;
 local[1] -> ICMPError($IP0, unreachable, port) -> rt;

@@ -1,11 +1,11 @@
-// A router with two Ethernet ports for IPv4 and IPv6 side by side: the checks of RFC 1812 and RFC 8200, ARP
-// and neighbour discovery, ICMP errors of both versions, routing tables read from files. Read
-// examples/ip-router.click first, from which the IPv4 half is; run this one:
+// A router with two Ethernet ports for IPv4 and IPv6 side by side: the checks of RFC 1812 and RFC
+// 8200, ARP and neighbour discovery, ICMP errors of both versions, routing tables read from files.
+// Read examples/ip-router.click first, from which the IPv4 half is; run this one:
 //
 //   brickway run examples/ip6-router.click PORT0=eth1 IP0=192.0.2.1 IP6_0=2001:db8:1::1 ...
 //
-// Every name defined below can be set on the command line that way. LINK is the port's link-local address, by
-// which hosts know their router.
+// Every name defined below can be set on the command line that way. LINK is the port's link-local
+// address, by which hosts know their router.
 
 define($PORT0 eth0, $IP0 10.0.0.1, $NET0 10.0.0.0/24, $HOST0 10.0.0.2, $MAC0 02:00:00:00:00:01);
 define($PORT1 eth1, $IP1 10.0.1.1, $NET1 10.0.1.0/24, $HOST1 10.0.1.2, $MAC1 02:00:00:00:01:01);
@@ -15,13 +15,14 @@ define($MTU 1500);
 define($TABLE "", $VIA "$HOST0 1, $HOST1 2");
 define($TABLE6 "", $VIA6 "$HOST6_0 1, $HOST6_1 2");
 
-// What comes in by a port. Outputs 0 and 1: IPv4 and IPv6 packets, Ethernet header stripped, painted with the
-// port's colour. Output 2: our answers to ARP requests and neighbour solicitations. Outputs 3 and 4: ARP
-// replies and neighbour advertisements.
+// What comes in by a port. Outputs 0 and 1: IPv4 and IPv6 packets, Ethernet header stripped,
+// painted with the port's colour. Output 2: our answers to ARP requests and neighbour
+// solicitations. Outputs 3 and 4: ARP replies and neighbour advertisements.
 elementclass PortInput { $port, $ip, $ip6, $link, $mac, $colour |
     FromDevice($port)
         -> HostEtherFilter($mac)
-        // ICMPv6 with hop limit 255 and type 135 is a neighbour solicitation, with type 136 an advertisement.
+        // ICMPv6 with hop limit 255 and type 135 is a neighbour solicitation, with type 136 an
+        // advertisement.
         -> kind :: Classifier(12/86dd 20/3aff 54/87, 12/86dd 20/3aff 54/88,
                               12/86dd, 12/0800, 12/0806 20/0001, 12/0806 20/0002, -);
     kind[0] -> IP6NDAdvertiser($ip6 $link $mac) -> [2] output;
@@ -33,9 +34,9 @@ elementclass PortInput { $port, $ip, $ip6, $link, $mac, $colour |
     kind[6] -> Discard;
 }
 
-// What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6 packets. Input 2: Ethernet frames to send as
-// they are. Inputs 3 and 4: ARP replies and neighbour advertisements. Input 5: our own IPv6 packets to
-// neighbours on this link. Outputs 0 and 1: ICMP and ICMPv6 errors.
+// What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6 packets. Input 2: Ethernet frames to
+// send as they are. Inputs 3 and 4: ARP replies and neighbour advertisements. Input 5: our own IPv6
+// packets to neighbours on this link. Outputs 0 and 1: ICMP and ICMPv6 errors.
 elementclass PortOutput { $port, $ip, $ip6, $mac, $colour |
     to :: ToDevice($port);
     arp :: ARPQuerier($ip, $mac);
@@ -98,10 +99,12 @@ local[0] -> ICMPPingResponder -> rt;
 local[1] -> ICMPError($IP0, unreachable, port) -> rt;
 local[2] -> Discard;
 
-// IPv6. Output 4 is for groups and for link-local addresses that are not ours, which are nothing to forward.
+// IPv6. Output 4 is for groups and for link-local addresses that are not ours, which are nothing to
+// forward.
 check6 :: CheckIP6Header;
-rt6 :: LookupIP6Route($IP6_0/128 0, $IP6_1/128 0, $LINK0/128 0, $LINK1/128 0, fe80::/10 4, ff00::/8 4,
-                      $NET6_0 1, $NET6_1 2, ::/0 3, FILE $TABLE6, VIA $VIA6);
+rt6 :: LookupIP6Route($IP6_0/128 0, $IP6_1/128 0, $LINK0/128 0, $LINK1/128 0,
+                      fe80::/10 4, ff00::/8 4, $NET6_0 1, $NET6_1 2, ::/0 3,
+                      FILE $TABLE6, VIA $VIA6);
 
 in0[1], in1[1] => check6, check6;
 check6 -> rt6;
@@ -109,8 +112,8 @@ rt6[1] -> [1] out0;
 rt6[2] -> [1] out1;
 rt6[4] -> Discard;
 
-// What we say ourselves: to a link-local address it goes back by the port where the packet came in that it is
-// about, which the paint still tells; else it goes by its route.
+// What we say ourselves: to a link-local address it goes back by the port where the packet came in
+// that it is about, which the paint still tells; else it goes by its route.
 ours :: Classifier(24/fe80%ffc0, -);
 ours[1] -> rt6;
 ours[0] -> back :: PaintSwitch;

@@ -1,11 +1,12 @@
-// The IP router of "The Click Modular Router" (Kohler, Morris, Chen, Jannotti, Kaashoek; ACM TOCS 18(3), 2000):
-// the elements of its figure 8 in their places, for two interfaces and in today's spellings. Where Click wrote
-// PollDevice there is FromDevice, where CheckPaint gave a copy there is PaintTee, and LookupIPRoute has become
-// StaticIPLookup. No punting, no compound elements: ip-router.click is the one to build on.
+// The IP router of "The Click Modular Router" (Kohler, Morris, Chen, Jannotti, Kaashoek; ACM TOCS
+// 18(3), 2000): the elements of its figure 8 in their places, for two interfaces and in today's
+// spellings. Where Click wrote PollDevice there is FromDevice, where CheckPaint gave a copy there
+// is PaintTee, and LookupIPRoute has become StaticIPLookup. No punting, no compound elements:
+// ip-router.click is the one to build on.
 //
 //   brickway run examples/paper-router.click DEV0=eth1 DEV1=eth2
 
-define($DEV0 eth0, $DEV1 eth1);                 // 10.0.0.1/24 and 10.0.1.1/24; 10.0.1.2 is the gateway
+define($DEV0 eth0, $DEV1 eth1);       // 10.0.0.1/24 and 10.0.1.1/24; 10.0.1.2 is the gateway
 
 // What comes in: ARP queries, ARP replies, IP, the rest.
 FromDevice($DEV0) -> in0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -30,8 +31,8 @@ replies[1] -> [1] arp1;
 host :: Discard;
 replies[2] -> host;
 
-// The way of IP packets to the route: the colour tells where they came in. Nothing has a broadcast address or
-// 0.0.0.0 as its source (RFC 1812, 5.3.7).
+// The way of IP packets to the route: the colour tells where they came in. Nothing has a broadcast
+// address or 0.0.0.0 as its source (RFC 1812, 5.3.7).
 rt :: StaticIPLookup(
     10.0.0.1/32 0, 10.0.0.255/32 0, 10.0.0.0/32 0,
     10.0.1.1/32 0, 10.0.1.255/32 0, 10.0.1.0/32 0,

@@ -17,7 +17,7 @@ mod sim;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The laboratory of the Brickway router: see it work, measure it, plan clusters of it.
 #[derive(Parser, Debug)]
@@ -71,7 +71,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let matches = router::output::flowing_help(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|mistake| mistake.exit());
+    let result = match cli.command {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::Bench(command) => bench::bench(&command),
         Command::Gen(arguments) => generate::generate(&arguments),

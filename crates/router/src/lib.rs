@@ -138,7 +138,7 @@ enum Command {
 
 /// The command line, its subcommands in groups.
 fn command() -> clap::Command {
-    let command = Cli::command();
+    let command = output::flowing_help(Cli::command());
     let mut groups = String::new();
     for (heading, names) in GROUPS {
         // Writing to a string does not fail.

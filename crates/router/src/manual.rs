@@ -15,7 +15,7 @@ use graph::lang::nearest;
 use graph::{Class, Handler};
 
 use crate::output::print;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, wrapped};
 
 /// Lists the elements that configurations may use, by subject.
 #[derive(Args, Debug)]
@@ -36,23 +36,36 @@ pub(crate) struct HelpArguments {
     names: Vec<String>,
 }
 
+/// Most characters of a line, without the margin of its section.
+const WIDTH: usize = 98;
+
 /// A section of a manual: its mark (`c`, `s`, `d` ...), what follows the mark on its line, and the text.
 fn sections(class: &Class) -> Vec<(String, String, String)> {
     let mut sections: Vec<(String, String, String)> = Vec::new();
     // The text of a list item stands further to the right.
     let mut in_item = false;
-    for line in class.manual.lines() {
+    let mut paragraph = String::new();
+    for line in class.manual.lines().chain([""]) {
         let line = without_codes(line);
-        let Some(mark) = line.strip_prefix('=') else {
-            if let Some((_, _, text)) = sections.last_mut() {
-                if in_item && !line.is_empty() {
-                    text.push_str("    ");
-                }
-                text.push_str(&line);
-                text.push('\n');
+        if let Some((mark, _, text)) = sections.last_mut() {
+            let margin = if in_item { "    " } else { "" };
+            let is_prose = !line.starts_with(['=', ' ']) && !line.is_empty();
+            if is_prose && (mark == "d" || mark == "n") {
+                paragraph += if paragraph.is_empty() { "" } else { " " };
+                paragraph += &line;
+                continue;
             }
-            continue;
-        };
+            if !paragraph.is_empty() {
+                for line in wrapped(&std::mem::take(&mut paragraph), WIDTH - margin.len()) {
+                    text.push_str(&format!("{margin}{line}\n"));
+                }
+            }
+            if !line.starts_with('=') {
+                let margin = if line.is_empty() { "" } else { margin };
+                text.push_str(&format!("{margin}{line}\n"));
+            }
+        }
+        let Some(mark) = line.strip_prefix('=') else { continue };
         let (mark, rest) = mark.split_once(' ').unwrap_or((mark, ""));
         match (mark.trim(), sections.last_mut()) {
             ("over", _) => {}
@@ -198,7 +211,7 @@ fn render(name: &str, class: &Class, colour: bool) -> String {
     let mut text = String::new();
     if let Some(alias) = class.aliases.iter().find(|alias| alias.name == name) {
         let line = format!("{name} is another name of {}. {}", class.name, alias.difference);
-        text.push_str(&format!("{}\n\n", wrapped(&line)));
+        text.push_str(&format!("{}\n\n", wrapped(&line, WIDTH + 2).join("\n")));
     }
     for (mark, rest, body) in sections(class) {
         let body = body.trim_end().trim_start_matches('\n');
@@ -221,7 +234,10 @@ fn render(name: &str, class: &Class, colour: bool) -> String {
         text.push_str(&format!("{bold}HANDLERS{plain}\n"));
     }
     for (title, access, doc) in handlers(class) {
-        text.push_str(&format!("  {bold}{title}{plain} ({access})\n{}\n\n", indented(&wrapped(doc), 6)));
+        text.push_str(&format!(
+            "  {bold}{title}{plain} ({access})\n{}\n\n",
+            indented(&wrapped(doc, WIDTH - 4).join("\n"), 6)
+        ));
     }
     text.push_str(&format!(
         "{bold}PORTS{plain}\n  {} (inputs/outputs), {} (push h, pull l, agnostic a)\n",
@@ -251,23 +267,6 @@ pub(crate) fn handlers(class: &Class) -> Vec<(String, &'static str, &'static str
         (title, access, handler.doc)
     })
     .collect()
-}
-
-/// Breaks a text into lines of at most 90 characters.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is one from the start");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= 90 {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines.join("\n")
 }
 
 fn indented(text: &str, by: usize) -> String {
@@ -310,6 +309,9 @@ mod tests {
             for handler in class.handlers {
                 assert!(handler.doc.ends_with('.'), "{}.{}: say what it is", class.name, handler.name);
             }
+            let manual = render(name, class, false);
+            let wide = manual.lines().find(|line| line.chars().count() > 100);
+            assert_eq!(wide, None, "{name}");
         }
     }
 }

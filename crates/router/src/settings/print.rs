@@ -2,7 +2,7 @@
 
 use super::options::Section;
 use super::{Driver, Host, PortSettings, Settings};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, wrapped};
 
 /// Writes a section with the options that are set.
 fn section_text(title: &str, section: &dyn Section) -> String {
@@ -47,6 +47,9 @@ impl Settings {
     }
 }
 
+/// Most characters of a comment's line in the example.
+const WIDTH: usize = 98;
+
 /// What stands at the top of the example.
 const EXAMPLE_HEAD: &str = "\
 # Settings of a router that runs beside Linux: `brickway run --config brickway.toml`.
@@ -60,14 +63,15 @@ pub(crate) fn example() -> String {
     let settings = Settings::default();
     let option_lines = |section: &dyn Section| -> String {
         let lines = section.options().iter().map(|option| {
-            let doc: String = option.doc.iter().map(|line| format!("#{line}\n")).collect();
+            let words = option.doc.concat();
+            let doc: String = wrapped(words.trim(), WIDTH).iter().map(|line| format!("# {line}\n")).collect();
             let hidden = if option.name() == "port.name" { "" } else { "#" };
             format!("{doc}{hidden}{} = {}\n", option.key, option.example)
         });
         lines.collect()
     };
     let port = format!(
-        "# A port: an interface of Linux that the router takes transit packets from. Write one section for each.\n[[port]]\n{}",
+        "# A port: an interface of Linux that the router takes transit packets from. Each has a section.\n[[port]]\n{}",
         option_lines(&PortSettings::default())
     );
     let mut texts: Vec<String> =
