@@ -17,8 +17,8 @@
 //!
 //! QUEUES, a list of names with spaces, names its queues if they are not the nearest ones upstream.
 //!
-//! Different from Click: it does what the RFC says, which is younger. Every worker has queues of its own, and its CoDel works
-//! for those.
+//! Different from Click: it follows the RFC, which is younger. Every worker has queues of its own,
+//! and its CoDel works for those.
 //!
 //! =e
 //!   ... -> SetTimestamp(FIRST true) -> Queue(1000) -> CoDel -> Unqueue -> ...

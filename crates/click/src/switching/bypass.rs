@@ -2,7 +2,7 @@
 //! Bypass([ACTIVE, I<keyword> INLINE])
 //!
 //! =s classification
-//! sends packets another way when that is switched on
+//! sends packets another way while it is switched on
 //!
 //! =d
 //! Packets pass from input 0 to output 0, as if it were not there. With ACTIVE true they leave by
