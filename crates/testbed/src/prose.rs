@@ -256,7 +256,8 @@ fn documentation<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     Some(text.strip_prefix(' ').unwrap_or(text))
 }
 
-/// Returns the prose of a source's manuals, each line in its place; a span of code (`C<...>`) is between backquotes.
+/// Returns the prose of a source's manuals, each line in its place. A span of code (`C<...>`) is
+/// between backquotes.
 fn prose_of_manual(source: &str, mark: &str) -> String {
     let mut prose = String::with_capacity(source.len());
     let mut is_prose = true;
