@@ -2,12 +2,13 @@
 //! Lua([SCRIPT], I<keywords> FILE, ARGS, ERRORS, BUDGET, ALLOW)
 //!
 //! =s control
-//! has a Lua script work on packets
+//! runs a Lua script on packets
 //!
 //! =d
-//! Calls the script's function C<process(batch)> with each batch of packets that is pushed into an input. The script sees the
-//! packets where they lie, changes them, and says by which output each leaves. Packets of which it says nothing leave by
-//! output 0, or end here if there is none. LuaJIT compiles what runs often.
+//! Calls the script's function C<process(batch)> with each batch of packets that is pushed into an
+//! input. The script reads and changes the packets in place, and chooses the output of each.
+//! Packets for which it makes no choice leave by output 0, or end here if there is none. LuaJIT
+//! compiles code that runs often.
 //!
 //! Each worker has a copy of the script with variables of its own, which stay from batch to batch.
 //!
@@ -21,47 +22,82 @@
 //! a text for the script: C<brickway.args>.
 //!
 //! =item ERRORS
-//! the output of packets on which the script failed. Without it they are dropped as "script error", or as "script stopped"
-//! once the script is out of the way.
+//! the output of packets on which the script failed. Without it they are dropped as "script error",
+//! or as "script stopped" once the script is out of the way.
 //!
 //! =item BUDGET
-//! how long a call may take, in CPU time: half a second by default.
+//! how long a call may take, in CPU time. Half a second by default.
 //!
 //! =item ALLOW
-//! libraries that the script gets besides C<string>, C<table>, C<math>, C<bit> and C<coroutine>: C<ffi>, C<io>, C<os>,
-//! C<require>; in quotes if several. With these a script can do anything that this program can; C<ffi> can crash it.
+//! libraries that the script gets besides C<string>, C<table>, C<math>, C<bit> and C<coroutine>.
+//! These are C<ffi>, C<io>, C<os>, C<require>, in quotes if several. With them a script can do
+//! anything that this program can, and C<ffi> can crash it.
 //!
 //! =back
 //!
-//! B<Batches.> C<#batch> or C<batch.count> packets, C<batch[1]> the first; C<for number, p in batch:each() do>. C<batch.input>
-//! is the input. C<batch:send(output)> and C<batch:drop(reason)> are for all packets.
+//! B<Batches.> C<#batch> or C<batch.count> is the number of packets, and C<batch[1]> the first one.
+//! The loop is C<for number, p in batch:each() do>. C<batch.input> is the input.
+//! C<batch:send(output)> and C<batch:drop(reason)> are for all packets.
 //!
-//! B<Packets.> C<p:send(output)>, C<p:drop(reason)>: what holds is what was said last. C<p.length>, C<p.input_port>, C<p.paint>,
-//! C<p.destination> (the annotation), C<p.timestamp>. C<p:u8(offset)>, C<p:u16>, C<p:u32>, C<p:bytes(offset, count)> read,
-//! C<p:set_u8(offset, value)>, C<p:set_u16>, C<p:set_u32>, C<p:set_bytes(offset, text)> write, in network byte order.
-//! C<p:strip(count)>, C<p:prepend(count)>, C<p:truncate(length)>, C<p:append(count)> move the ends.
-//! C<p:annotation_u8(offset)>, C<p:annotation_u32>, C<p:set_annotation_u8(offset, value)>, C<p:set_annotation_u32>.
+//! B<Packets.> C<p:send(output)> and C<p:drop(reason)> choose where a packet goes; the last one
+//! counts. C<p.length>, C<p.input_port>, C<p.paint>, C<p.destination> (the annotation) and
+//! C<p.timestamp> describe it.
 //!
-//! B<Masks> are some packets of a batch: C<batch:all()>, C<batch:none()>, C<batch:undecided()> (those of which nothing was said);
-//! C<#mask>, C<mask:has(number)>, C<mask:set(number)>, C<mask:clear(number)>, C<mask:is_empty()>, C<mask:union(other)>,
-//! C<mask:minus(other)>, C<mask:intersection(other)>, C<mask:each()>, C<mask:send(output)>, C<mask:drop(reason)>. At most 64 of a
-//! batch.
+//! =item *
+//! These read, in network byte order: C<p:u8(offset)>, C<p:u16>, C<p:u32>,
+//! C<p:bytes(offset, count)>.
 //!
-//! B<Filters> have the language of IPClassifier: C<brickway.filter("udp port 53")> compiles one, C<batch:match(filter, mask)> are
-//! those of the mask, or of all packets, that it is about.
+//! =item *
+//! These write, in network byte order: C<p:set_u8(offset, value)>, C<p:set_u16>, C<p:set_u32>,
+//! C<p:set_bytes(offset, text)>.
 //!
-//! B<Queues.> C<brickway.queue { output = 0, capacity = 512, priority = 100 }> makes a queue of an output; packets join it by
-//! C<p:enqueue(queue)> and C<mask:enqueue(queue)>; C<queue:length()>. An output takes packets by priority, 0 first, from queues
-//! of one priority in turns. With C<red_min>, C<red_max> (average lengths) and C<red_probability> packets are dropped at random before the queue is
-//! full (RED). C<brickway.pace { output = 0, rate = 1e9, batch = 32, timeout = 1e-4 }> limits an output to so many bits a
-//! second (0 for no limit), and has it wait for so many packets, at most for so many seconds. Packets sent to an output with queues
-//! wait in one of its own, of priority 100 and 1,024 packets. On reload queued packets leave at once.
+//! =item *
+//! These move the ends: C<p:strip(count)>, C<p:prepend(count)>, C<p:truncate(length)>,
+//! C<p:append(count)>.
 //!
-//! B<A main loop> instead of C<process>: C<for batch in brickway.batches() do>. The script waits there until a batch comes. An error
-//! ends the loop, which then begins anew, as after a reload.
+//! =item *
+//! These read and write annotations: C<p:annotation_u8(offset)>, C<p:annotation_u32>,
+//! C<p:set_annotation_u8(offset, value)>, C<p:set_annotation_u32>.
 //!
-//! B<Headers.> nil if the packet does not have the whole of it. They are looked for behind the network header that is marked, or
-//! else behind an Ethernet header and up to two VLAN tags.
+//! =back
+//!
+//! B<Masks> are some packets of a batch. A batch has at most 64 masks. C<batch:all()>,
+//! C<batch:none()> and C<batch:undecided()> (those without a choice) make a mask.
+//!
+//! =item *
+//! Its packets: C<#mask>, C<mask:has(number)>, C<mask:set(number)>, C<mask:clear(number)>,
+//! C<mask:is_empty()>, C<mask:each()>.
+//!
+//! =item *
+//! Other masks from it: C<mask:union(other)>, C<mask:minus(other)>, C<mask:intersection(other)>.
+//!
+//! =item *
+//! Verdicts on its packets: C<mask:send(output)>, C<mask:drop(reason)>.
+//!
+//! =back
+//!
+//! B<Filters> have the language of IPClassifier: C<brickway.filter("udp port 53")> compiles one. Of
+//! the packets of the mask, or of all packets, C<batch:match(filter, mask)> returns those that the
+//! filter matches.
+//!
+//! B<Queues.> C<brickway.queue { output = 0, capacity = 512, priority = 100 }> makes a queue of an
+//! output. Packets join it by C<p:enqueue(queue)> and C<mask:enqueue(queue)>; its length is
+//! C<queue:length()>. An output takes packets by priority, 0 first, from queues of one priority in
+//! turns. With C<red_min>, C<red_max> (average lengths) and C<red_probability> packets are dropped
+//! at random before the queue is full (RED).
+//!
+//! C<brickway.pace { output = 0, rate = 1e9, batch = 32, timeout = 1e-4 }> limits an output to the
+//! rate, in bits a second (0 for no limit). The output waits until it has a batch of that many
+//! packets, but at most for the timeout in seconds. Packets sent to an output with queues wait in
+//! one of its own, of priority 100 and 1,024 packets. On reload queued packets leave at once.
+//!
+//! B<A main loop> can stand in the place of C<process>: C<for batch in brickway.batches() do>. The
+//! script waits there until a batch comes. An error ends the loop, which then begins anew, as after
+//! a reload.
+//!
+//! B<Headers.> A header is nil if the packet does not have the whole of it. Headers are looked for
+//! behind the network header that is marked. Without one, they are looked for behind an Ethernet
+//! header and up to two VLAN tags.
 //!
 //! =item p.eth
 //! C<dst>, C<src> (6 bytes), C<type>
@@ -89,30 +125,49 @@
 //!
 //! =back
 //!
-//! C<start> of each is where it begins in the packet's data. Fields can be set, but for C<ecn>, C<header_length>, C<version>,
-//! C<dont_fragment>, C<more_fragments>, C<fragment_offset>, C<priority>, C<traffic_class>, C<flow_label> and single flags. The checksum of an IPv4 header follows what is set in it; those of TCP, UDP and
-//! ICMP follow what is set in them and the addresses of IPv4.
+//! C<start> of each is its offset in the packet's data. Fields can be set, except for C<ecn>,
+//! C<header_length>, C<version>, C<dont_fragment>, C<more_fragments>, C<fragment_offset>,
+//! C<priority>, C<traffic_class>, C<flow_label> and single flags. The checksum of an IPv4 header is
+//! updated when a field is set. Those of TCP, UDP and ICMP are updated when their own fields or the
+//! addresses of IPv4 are set.
 //!
-//! B<The rest.> C<brickway.now()> is the time in seconds since 1970. C<brickway.set_timer(seconds, key)> has
-//! C<timer(key)> called. C<brickway.transmit(bytes, output)> sends a new packet. C<brickway.log(...)>, also C<print>, writes to
-//! the log. C<brickway.worker>, C<brickway.workers> and C<brickway.element> say which copy this is; C<brickway.format_ip(number)>
-//! writes an address. C<handlers.read(name, function(argument) ... end, combine)> and
-//! C<handlers.write(name, function(value) ... end)> declare handlers; C<combine> is how the workers' values become one: C<first>, C<sum>, C<max> or C<join>.
+//! B<Other functions.> C<brickway.now()> is the time in seconds since 1970.
+//! C<brickway.set_timer(seconds, key)> calls C<timer(key)> after that time.
+//! C<brickway.transmit(bytes, output)> sends a new packet. C<brickway.log(...)>, also C<print>,
+//! writes to the log. C<brickway.worker>, C<brickway.workers> and C<brickway.element> identify the
+//! copy. C<brickway.format_ip(number)> writes an address.
 //!
-//! Functions of libraries that run to their end whatever the budget have limits: a pattern and its text may not be too much work,
-//! C<string.rep> makes 16 MB at most, C<table.sort> takes 200,000 values. In quotes, a newline of the script's own strings is written
-//! C<\\n>.
+//! C<handlers.read(name, function(argument) ... end, combine)> and
+//! C<handlers.write(name, function(value) ... end)> declare handlers. C<combine> makes one value of
+//! the workers' values: C<first>, C<sum>, C<max> or C<join>.
 //!
-//! B<Errors.> What lies outside of a packet, or a packet of an earlier batch, is an error, never other memory. An error ends the
-//! call; its batch goes to ERRORS. The first errors of a second are logged with file and line. After 100 errors within a second, or
-//! when a call has used up its budget, or the script 1 GB of memory, the script is out of the way until it is loaded again.
+//! Functions of libraries that run to their end whatever the budget have limits. The work for a
+//! pattern and its text is limited. C<string.rep> makes 16 MB at most, and C<table.sort> takes
+//! 200,000 values. In quotes, a newline of the script's own strings is written C<\\n>.
 //!
-//! B<Another script in its place.> Writing the handler C<reload> reads FILE again; so does a new configuration with
-//! other arguments. C<restore(value)> of the new script gets what C<save()> returned (tables, numbers, strings,
-//! booleans). If the new script has a mistake the old one goes on.
+//! B<Errors.> To use bytes outside of a packet, or a packet of an earlier batch, is an error; it
+//! never reads other memory. An error ends the call, and its batch goes to ERRORS. The first errors
+//! of a second are logged with file and line. In these cases the script is out of the way until it
+//! is loaded again:
 //!
-//! Drop reasons: "script error", "script stopped", "no free frame" and "packet too long" (C<transmit>), "queue full", "dropped early" (RED),
-//! "no such queue", "no such output" (of a new configuration), and those that the script names.
+//! =item *
+//! there were 100 errors within a second,
+//!
+//! =item *
+//! a call has used up its budget,
+//!
+//! =item *
+//! the script has used up 1 GB of memory.
+//!
+//! =back
+//!
+//! B<Reload.> Writing the handler C<reload> reads FILE again. So does a new configuration with
+//! other arguments. C<restore(value)> of the new script gets the value (tables, numbers, strings,
+//! booleans) that C<save()> returned. If the new script has a mistake the old one goes on.
+//!
+//! Drop reasons: `script error`, `script stopped`, `no free frame` and `packet too long`
+//! (C<transmit>), `queue full`, `dropped early` (RED), `no such queue`, `no such output` (of a new
+//! configuration), and those that the script names.
 //!
 //! =e
 //!   FromDevice(eth1) -> Lua("

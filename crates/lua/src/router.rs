@@ -2,43 +2,45 @@
 //! LuaRouter(PORT0, PORT1, ..., FILE [, I<keywords> MTU, ARGS, ERRORS, BUDGET, ALLOW])
 //!
 //! =s ip
-//! forwards packets by the router's forwarding tables, as a Lua script says
+//! forwards packets by the router's forwarding tables, directed by a Lua script
 //!
 //! =d
-//! Lua with the forwarding tables that the router keeps in step with Linux (see FIBLookup), for the ports that the arguments name.
-//! Expects Ethernet frames; an input and an output for each port. By the output behind those of the ports leaves what Linux has to
-//! see, as it came. `brickway lua FILE PORT...` makes the configuration around it.
+//! Lua with the forwarding tables that the router keeps in step with Linux (see FIBLookup), for the
+//! ports that the arguments name. Expects Ethernet frames, with an input and an output for each
+//! port. The output behind those of the ports is for packets that Linux has to process; they leave
+//! as they came. `brickway lua FILE PORT...` makes the configuration around it.
 //!
 //! These functions each take a mask of the batch's packets, or all packets without one, and return the mask of those
 //! to go on with. They leave all other packets as they are.
 //!
 //! =item batch:check_ip(mask)
-//! IPv4 frames with a right header, as CheckIPHeader says; they begin with that now. Others of IPv4 are dropped.
+//! IPv4 frames whose header is valid by the rules of CheckIPHeader. They begin with that header
+//! now. Other IPv4 frames are dropped.
 //!
 //! =item batch:check_ip6(mask)
-//! the same of IPv6, as CheckIP6Header says
+//! the same for IPv6, by the rules of CheckIP6Header
 //!
 //! =item batch:lookup(mask)
-//! of the checked those whose next hop is a known neighbour behind another port; not those with options, or that came
-//! as a link-level broadcast. Packets of a blackhole route are dropped.
+//! of the checked packets those whose next hop is a known neighbour behind another port; not those
+//! with options, or that came as a link-level broadcast. Packets of a blackhole route are dropped.
 //!
 //! =item batch:check_mtu(mask)
-//! those of the looked up that are not too long for their port
+//! of the packets of lookup those that are not too long for their port
 //!
 //! =item batch:decrement_ttl(mask)
-//! of the checked those that live on, with a TTL or hop limit that is one less
+//! of the checked packets those that live on, with a TTL or hop limit that is one less
 //!
 //! =item batch:apply_routes(mask)
 //! frames with the next hop's header, which leave by its port
 //!
 //! =item batch:punt(mask)
-//! has what is undecided leave for Linux, as it came
+//! has undecided packets leave for Linux, as they came
 //!
 //! =back
 //!
-//! `brickway.ports` has the names of the ports. MTU has the largest packet of each port, without Ethernet header, separated by spaces
-//! and quoted; 1500 by default. The handlers C<mtu1>, C<mtu2> ... have these; C<own> and C<own6> have the router's addresses, from
-//! which nobody else sends.
+//! `brickway.ports` has the names of the ports. MTU has the largest packet of each port, without
+//! Ethernet header, separated by spaces and quoted; 1500 by default. The handlers C<mtu1>, C<mtu2>
+//! ... have these. C<own> and C<own6> have the router's addresses, from which nobody else sends.
 //!
 //! =e
 //!   router :: LuaRouter(eth1, eth2, FILE examples/lua/router.lua);

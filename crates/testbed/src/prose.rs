@@ -1,8 +1,12 @@
 //! The project's English: each rule has a name, and each finding names its line, the rule, the words, and what was expected.
 //!
-//! Pages hold all rules. Help texts hold those of sentences ([`in_command`], from the programs' own tests), manuals of
-//! elements those of words. Comments and messages in sources hold the list of phrases. Pages that a program writes
-//! follow the text in its sources.
+//! Pages hold all rules. Help texts hold those of sentences ([`in_command`], from the programs' own
+//! tests), and so does the prose of elements' manuals. Comments and messages in sources hold the list
+//! of phrases. Pages that a program writes follow the text in its sources.
+//!
+//! The prose of a manual is its summary (`=s`), its description (`=d`) and its items. Not prose are
+//! the synopsis (`=c`), the example (`=e`), the references (`=a`), lines with a mark and indented
+//! lines. There the rules of words hold. A mark ends a sentence.
 //!
 //! A word between backquotes is one word, whatever it holds. Blocks of code are not read.
 
@@ -233,6 +237,11 @@ fn in_source(path: &str, text: &str) -> Vec<Finding> {
                 check_phrases(&mut findings, PHRASES, &unit, place);
             }
         }
+        if is_manual {
+            for unit in units(&prose_of_manual(text, mark)) {
+                check_lengths(&mut findings, &unit, place);
+            }
+        }
     }
     for (line, text) in strings(text) {
         let unit = Unit { line, text, is_cell: false };
@@ -245,6 +254,32 @@ fn in_source(path: &str, text: &str) -> Vec<Finding> {
 fn documentation<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     let text = line.trim_start().strip_prefix(mark)?;
     Some(text.strip_prefix(' ').unwrap_or(text))
+}
+
+/// Returns the prose of a source's manuals, each line in its place. A span of code (`C<...>`) is
+/// between backquotes.
+fn prose_of_manual(source: &str, mark: &str) -> String {
+    let mut prose = String::with_capacity(source.len());
+    let mut is_prose = true;
+    for line in source.lines() {
+        let text = documentation(line, mark);
+        if let Some(heading) = text.and_then(|text| text.strip_prefix('=')) {
+            is_prose = !matches!(heading.split(' ').next(), Some("c" | "e" | "a"));
+        } else if text.is_none() {
+            is_prose = true;
+        }
+        if let Some(text) = text.filter(|text| is_prose && !text.starts_with([' ', '='])) {
+            let mut rest = text;
+            while let Some((before, behind)) = rest.split_once("C<") {
+                let (code, behind) = behind.split_once('>').unwrap_or((behind, ""));
+                prose.extend([before, "`", code, "`"]);
+                rest = behind;
+            }
+            prose.push_str(rest);
+        }
+        prose.push('\n');
+    }
+    prose
 }
 
 /// Returns the string literals of a source, with their lines.
@@ -389,6 +424,12 @@ fn counts(word: &&Word<'_>) -> bool {
 }
 
 fn check_sentences(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usize) -> String) {
+    check_lengths(findings, unit, &place);
+    check_words(findings, unit, place);
+}
+
+/// Checks how many words and how many ideas a sentence has.
+fn check_lengths(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usize) -> String) {
     for sentence in sentences(unit) {
         let Some(first) = sentence.first() else { continue };
         let here = place(unit.line + first.0);
@@ -405,7 +446,6 @@ fn check_sentences(findings: &mut Vec<Finding>, unit: &Unit, place: impl Fn(usiz
             findings.push(finding(here.clone(), "ideas", &text_of(&sentence), expected));
         }
     }
-    check_words(findings, unit, place);
 }
 
 /// Checks what a sentence begins with, and its phrases.
@@ -521,6 +561,24 @@ mod tests {
         let found = in_source("x.rs", source);
         let places: Vec<_> = found.iter().map(|finding| finding.place.as_str()).collect();
         assert_eq!(places, ["x.rs:2", "x.rs:3", "x.rs:4", "x.rs:5"], "{found:?}");
+    }
+
+    #[test]
+    fn of_manuals_the_sentences_of_prose_count() {
+        let rules = |text: &str| -> Vec<&'static str> {
+            let lines: Vec<String> = text.lines().map(|line| format!("//! {line}\n")).collect();
+            in_source("x.rs", &lines.concat()).into_iter().map(|finding| finding.rule).collect()
+        };
+        let long = "word ".repeat(30);
+        assert_eq!(rules(&format!("=c\nX({long})\n=d\n{long}")), ["sentence"]);
+        assert_eq!(rules(&format!("=c\nX\n=d\n=item A\n{long}")), ["sentence"]);
+        assert_eq!(rules(&format!("=c\nX\n=d\n  {long}\n=e\n{long}\n=a {long}\n{long}")), [""; 0]);
+        assert_eq!(rules(&format!("=c\nX\n=d\nRun C<{long}>.")), [""; 0]);
+        assert_eq!(rules("=c\nX\n=d\nNo manual: it; is."), ["ideas"]);
+        // A source without a manual is free to go on.
+        assert_eq!(rules(&long), [""; 0]);
+        let half = "word ".repeat(20);
+        assert_eq!(rules(&format!("=c\nX\n=d\n=over 4\n{half}\n=item A\n{half}\n=back\n{half}")), [""; 0]);
     }
 
     #[test]

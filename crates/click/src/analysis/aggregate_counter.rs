@@ -6,9 +6,9 @@
 //! counts packets by their aggregate annotation
 //!
 //! =d
-//! Each value of the aggregate annotation has a count of its own. A frozen AggregateCounter goes on with the counts that
-//! there are and begins no new ones; what comes in by input 1 is always treated so. Pushed packets that were not counted
-//! leave by output 1 if that is connected.
+//! Each value of the aggregate annotation has a count of its own. A frozen AggregateCounter goes on
+//! with the counts that there are and begins no new ones. Packets that come in by input 1 are
+//! always treated so. Pushed packets that were not counted leave by output 1 if that is connected.
 //!
 //! Keyword arguments are:
 //!
@@ -20,7 +20,7 @@
 //!
 //! =item IP_BYTES
 //!
-//! Boolean. With BYTES, leaves out what stands before the network header. False by default.
+//! Boolean. With BYTES, leaves out the bytes before the network header. False by default.
 //!
 //! =item MULTIPACKET
 //!
@@ -36,12 +36,12 @@
 //!
 //! =item AGGREGATE_STOP, AGGREGATE_FREEZE, AGGREGATE_CALL
 //!
-//! When so many values have counts already and another one comes, the router stops, the counter freezes, or a handler
-//! is written (C<AGGREGATE_CALL 100 s.run>). At most one of them.
+//! When as many values have counts already and another one comes, the router stops, the counter
+//! freezes, or a handler is written (C<AGGREGATE_CALL 100 s.run>). At most one of them.
 //!
 //! =item COUNT_STOP, COUNT_FREEZE, COUNT_CALL
 //!
-//! The same when all counts together are so much. At most one of them.
+//! The same when all counts together reach this number. At most one of them.
 //!
 //! =back
 //!

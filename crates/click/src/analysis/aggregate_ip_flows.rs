@@ -5,10 +5,12 @@
 //! numbers flows
 //!
 //! =d
-//! Sets the aggregate annotation of every TCP and UDP packet over IPv4 to the number of its flow, from 1 on, and its paint to 0 in
-//! the direction of the flow's first packet, to 1 in the other one. Packets need a marked IP header; other ones, and those of
-//! other protocols, leave by output 1 if that is connected, else they are dropped as "not of a flow". A flow that was silent for
-//! its timeout, by the packets' timestamps, is over: what comes then is another one.
+//! Sets the aggregate annotation of every TCP and UDP packet over IPv4 to the number of its flow,
+//! from 1 on. Sets its paint to 0 in the direction of the flow's first packet, and to 1 in the
+//! other direction. Packets need a marked IP header. Packets without one, and those of other
+//! protocols, leave by output 1 if that is connected. Otherwise they are dropped as "not of a
+//! flow". A flow is over when it was silent for its timeout, by the packets' timestamps. Later
+//! packets belong to another flow.
 //!
 //! Keyword arguments are:
 //!
@@ -16,7 +18,7 @@
 //!
 //! =item TCP_TIMEOUT
 //!
-//! After which silence a TCP flow is over. 24 hours by default.
+//! The silence after which a TCP flow is over. 24 hours by default.
 //!
 //! =item TCP_DONE_TIMEOUT
 //!
@@ -24,7 +26,7 @@
 //!
 //! =item UDP_TIMEOUT
 //!
-//! After which silence a UDP flow is over. 1 minute by default.
+//! The silence after which a UDP flow is over. 1 minute by default.
 //!
 //! =item FRAGMENT_TIMEOUT
 //!
@@ -46,8 +48,9 @@
 //!
 //! =item FRAGMENTS
 //!
-//! Boolean. True, the default where packets are pushed, keeps fragments until the first one of their packet has come, which alone
-//! tells the ports, and what comes behind them between the same addresses likewise. False treats them as not of a flow.
+//! Boolean. True, the default where packets are pushed, keeps fragments until the first one of
+//! their packet has come, because only that one has the ports. Later packets between the same
+//! addresses wait with them. False treats fragments as not of a flow.
 //!
 //! =back
 //!

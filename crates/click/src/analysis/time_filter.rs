@@ -8,7 +8,8 @@
 //! Passes packets whose timestamps are START or later and before END. All others leave by output 1 if that is connected,
 //! else they are dropped as "not of the time".
 //!
-//! Arguments are times in seconds, or with a unit; at most one says when the time begins, at most one when it ends:
+//! Arguments are times in seconds, or with a unit. At most one sets when the time begins, and at
+//! most one when it ends:
 //!
 //! START, END: seconds since 1970.
 //!
@@ -20,9 +21,9 @@
 //!
 //! STOP: boolean. True stops the router when the first packet after the end comes.
 //!
-//! END_CALL: a write handler that is written then, instead; C<$t> in what is written to it stands for the packet's
-//! timestamp. It may say, by this element's own handlers, that the time ends later; it is then written again when that
-//! comes.
+//! END_CALL: a write handler that is called at that moment instead of a stop. In the value that is
+//! written, C<$t> stands for the packet's timestamp. The call may move the end of the time to
+//! later, by this element's own handlers. The handler is then called again at the new end.
 //!
 //! With several workers each has a first packet of its own and calls for itself.
 //!

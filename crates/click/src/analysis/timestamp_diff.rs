@@ -5,12 +5,13 @@
 //! measures how long packets were on their way
 //!
 //! =d
-//! Asks the RecordTimestamp called RECORDER (the only one there is by default) when the packet passed whose number stands OFFSET
-//! bytes into this one (40 by default), and keeps how many microseconds ago that was, for the first 1,048,576 packets.
-//! A packet that was not recorded, or that was longer on its way than MAXDELAY milliseconds (1000 by default), leaves by output 1
-//! if that is connected, else it goes on; it does not count.
+//! Each packet has a number OFFSET bytes into it (40 by default). The RecordTimestamp called
+//! RECORDER (by default the only one) has the time when the packet with this number passed. The
+//! element keeps how many microseconds ago that was, for the first 1,048,576 packets. Some packets
+//! do not count: those that were not recorded, and those that took longer than MAXDELAY
+//! milliseconds (1000 by default). They leave by output 1 if that is connected, and pass otherwise.
 //!
-//! Handlers tell of the packets that were measured, in microseconds. From FastClick.
+//! Handlers report on the packets that were measured, in microseconds. From FastClick.
 //!
 //! =a RecordTimestamp, NumberPacket
 

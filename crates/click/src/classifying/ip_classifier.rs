@@ -18,11 +18,12 @@
 //!   ip[POS:LEN] N  transp[POS:LEN] N  tcp[POS:LEN] N  udp[POS:LEN] N  icmp[POS:LEN] N
 //!   [SRCORDST] ether host ADDR  true  false
 //!
-//! SRCORDST is C<src>, C<dst>, C<src or dst> (the default) or C<src and dst>. Before a value may stand one of
-//! == != < > <= and >=, and before that a mask: C<src tcp port & 10 == 8>. Primitives are joined by C<and>, C<or>, C<not>
-//! (C<&&>, C<||>, C<!>), C<? :> and parentheses. Much can be left out: C<www> is C<port www>, C<10.0.0.0/8> is
-//! C<net 10.0.0.0/8>, C<syn> is C<tcp opt syn>, and C<src port 80 or 81> is C<src port 80 or src port 81>. C<->,
-//! C<any> and C<all> match everything.
+//! SRCORDST is C<src>, C<dst>, C<src or dst> (the default) or C<src and dst>. Before a value may
+//! stand one of `==`, `!=`, `<`, `>`, `<=` and `>=`, and before that a mask:
+//! C<src tcp port & 10 == 8>. Primitives are joined by C<and>, C<or>, C<not> (C<&&>, C<||>, C<!>),
+//! C<? :> and parentheses. Much can be left out: C<www> is C<port www>, C<10.0.0.0/8> is
+//! C<net 10.0.0.0/8>, C<syn> is C<tcp opt syn>, and C<src port 80 or 81> is
+//! C<src port 80 or src port 81>. C<->, C<any> and C<all> match everything.
 //!
 //! Ports, ICMP types and fields of TCP are looked at in first fragments only. A primitive that looks at bytes which the packet
 //! does not have is false.

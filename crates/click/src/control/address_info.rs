@@ -5,14 +5,17 @@
 //! gives names to addresses
 //!
 //! =d
-//! Each argument is a name and what it stands for: IPv4 and IPv6 addresses, with a prefix length also the network, and Ethernet
-//! addresses. The arguments of all elements in the same compound element, and in those within it, may then use the name where they
-//! want an address: which of its meanings is wanted is plain there. C<NAME:ip>, C<NAME:ipnet>, C<NAME:ip6>, C<NAME:ip6net> and
-//! C<NAME:eth> say it. A name nearer by hides one further outside. Handlers do not know these names.
+//! Each argument is a name and its meanings: IPv4 and IPv6 addresses, with a prefix length also the
+//! network, and Ethernet addresses. All elements in the same compound element, and in those within
+//! it, may then use the name in their arguments where they want an address. The kind of the address
+//! that is wanted selects the meaning. C<NAME:ip>, C<NAME:ipnet>, C<NAME:ip6>, C<NAME:ip6net> and
+//! C<NAME:eth> select it explicitly. A name nearer by hides one further outside. Handlers do not
+//! know these names.
 //!
-//! Interfaces of this host need no AddressInfo: C<eth0:ip>, C<eth0:ipnet>, C<eth0:ip6>, C<eth0:eth>, C<eth0:gw> (the gateway of its default route) and, where it is plain what is
-//! wanted, C<eth0> stand for the address that the interface has when the router starts. An AddressInfo may give them another name:
-//! C<AddressInfo(uplink eth0:ip eth0:eth)>.
+//! Interfaces of this host need no AddressInfo. These stand for the address that the interface has
+//! when the router starts: C<eth0:ip>, C<eth0:ipnet>, C<eth0:ip6>, C<eth0:eth>, and C<eth0:gw> (the
+//! gateway of its default route). C<eth0> alone does so too where it is plain which kind is wanted.
+//! An AddressInfo may give them another name: C<AddressInfo(uplink eth0:ip eth0:eth)>.
 //!
 //! =e
 //!   AddressInfo(server 192.0.2.1/24 02:00:00:00:00:01, all 0.0.0.0/0);

@@ -5,11 +5,12 @@
 //! sends the messages of elements to other programs over a socket
 //!
 //! =d
-//! TYPE, PORT, FILENAME, LOCALHOST and ADDRESS are as for ControlSocket: this host only, unless asked otherwise.
-//! Every client reads the line C<Click::ChatterSocket/1.0> (none with GREETING false), and from then on each message,
-//! such as those of Print. A client that does not read them fast enough loses the connection.
+//! TYPE, PORT, FILENAME, LOCALHOST and ADDRESS are as for ControlSocket. By default only this host
+//! can connect. Every client reads the line C<Click::ChatterSocket/1.0> (none with GREETING false).
+//! From then on it reads each message, such as those of Print. A client that does not read them
+//! fast enough loses the connection.
 //!
-//! Different from Click: channels (CHANNEL, QUIET_CHANNEL) are not supported: there is one.
+//! Different from Click: there is one channel, so CHANNEL and QUIET_CHANNEL are not supported.
 //!
 //! =a ControlSocket, Print
 

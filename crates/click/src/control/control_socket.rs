@@ -6,16 +6,18 @@
 //! lets other programs read and write handlers over a socket
 //!
 //! =d
-//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. A client that can connect can read
-//! and write every handler, and with that stop the router: READONLY true refuses to write. A TCP socket takes connections
-//! of this host only, at 127.0.0.1. LOCALHOST false listens on all IPv4 addresses, ADDRESS on the one it names.
+//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. A
+//! client that can connect can read and write every handler, and so stop the router. READONLY true
+//! refuses to write. A TCP socket accepts connections of this host only, at 127.0.0.1. LOCALHOST
+//! false listens on all IPv4 addresses, and ADDRESS on the one it names.
 //!
-//! =head1 What a client can do to files
+//! =head1 Access of clients to files
 //!
-//! A new configuration (C<hotconfig>, with C<click -R>) and a new configuration string (C<config> of an element) name files:
-//! FromDump reads and ToDump writes whatever the router's user may. Handlers such as C<write_file> write files without that.
-//! There is no password and no encryption. So a socket that other hosts can reach refuses C<hotconfig> and C<config>, unless
-//! HOTCONFIG is true; READONLY is better still.
+//! A new configuration (C<hotconfig>, with C<click -R>) and a new configuration string (C<config>
+//! of an element) name files. FromDump reads, and ToDump writes, whatever files the router's user
+//! may. Handlers such as C<write_file> write files without a new configuration. There is no
+//! password and no encryption. So a socket that other hosts can reach refuses C<hotconfig> and
+//! C<config>, unless HOTCONFIG is true. READONLY is better still.
 //!
 //! A connection begins with the line C<Click::ControlSocket/1.3>. Commands are lines:
 //!
@@ -23,19 +25,31 @@
 //!   WRITE HANDLER [VALUE]             WRITEDATA HANDLER LENGTH      WRITEUNTIL HANDLER TERMINATOR
 //!   CHECKREAD HANDLER                 CHECKWRITE HANDLER            HELP, QUIT
 //!
-//! HANDLER is ELEMENT.HANDLER, or a handler of the router such as C<list> or C<stop>; an element may be named by its number,
-//! from 1. After READDATA and WRITEDATA come so many bytes, after the UNTIL forms lines up to TERMINATOR (or an empty line).
+//! HANDLER is ELEMENT.HANDLER, or a handler of the router such as C<list> or C<stop>. An element
+//! may be named by its number, from 1. After READDATA and WRITEDATA come as many bytes as LENGTH.
+//! After the UNTIL forms come lines up to TERMINATOR (or an empty line).
 //!
-//! Answers begin with a number: 200 done, 500 not understood, 501 no such command, 510 no such element, 511 no such
-//! handler, 520 the handler refuses, 521 too much data, 530 not allowed, 540 the router has ended. All lines of an
-//! answer but the last have a hyphen behind the number. The value of a read handler follows, its length before it:
-//! C<DATA LENGTH>.
+//! Answers begin with a number:
 //!
-//! A line may have 64 KiB, data 16 MiB; up to 64 connections are served, each in its own time: none holds another, or
-//! packets, up.
+//!   200  done
+//!   500  not understood
+//!   501  no such command
+//!   510  no such element
+//!   511  no such handler
+//!   520  the handler refuses
+//!   521  too much data
+//!   530  not allowed
+//!   540  the router has ended
 //!
-//! Different from Click: a TCP socket listens on 127.0.0.1 unless asked otherwise, and ADDRESS and HOTCONFIG are ours. PROXY,
-//! LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are accepted.
+//! All lines of an answer but the last have a hyphen behind the number. The value of a read handler
+//! follows, its length before it: C<DATA LENGTH>.
+//!
+//! A line may have 64 KiB, and data 16 MiB. Up to 64 connections are served, each in its own time.
+//! None of them delays another, or packets.
+//!
+//! Different from Click: a TCP socket listens on 127.0.0.1 by default, and ADDRESS and HOTCONFIG
+//! are ours. PROXY, LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are
+//! accepted.
 //!
 //! =e
 //!   ControlSocket(TCP, 7777)

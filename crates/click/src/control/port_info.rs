@@ -5,8 +5,9 @@
 //! gives names to TCP and UDP ports
 //!
 //! =d
-//! Each argument is a name and the port that it stands for, of TCP and of UDP, or of one of them: C<web 8080/tcp>, and other names
-//! for it; what follows C<#> is a comment. The expressions of IPClassifier and IPFilter may use it, and UDPIPEncap and its kin.
+//! Each argument is a name, its port, of TCP and of UDP or of one of them (C<web 8080/tcp>), and
+//! other names for the port. C<#> begins a comment. The expressions of IPClassifier and IPFilter
+//! may use the name, and so may UDPIPEncap and its kin.
 //!
 //! =e
 //!   PortInfo(web 8080/tcp); ... -> IPFilter(allow dst tcp port web) -> ...

@@ -5,11 +5,13 @@
 //! exchanges IP packets with Linux over a virtual interface
 //!
 //! =d
-//! Makes a virtual interface of this host (a TUN device) with the address ADDR/MASK. The IP packets that Linux sends by it
-//! leave by output 0, with their IP header marked and their destination annotation set; what is not IP leaves by output 1
-//! if that is connected. Packets that come in are given to Linux as if they had come in by the interface: from their
-//! network header on, so a link header before it does no harm. With GATEWAY, an address of the interface's network, a
-//! default route over it is made. The interface is gone when the router ends. Its input is agnostic.
+//! Makes a virtual interface of this host (a TUN device) with the address ADDR/MASK. The IP packets
+//! that Linux sends by it leave by output 0, with their IP header marked and their destination
+//! annotation set. Other packets leave by output 1 if that is connected. Packets that come in are
+//! given to Linux as if they had come in by the interface. They are given from their network header
+//! on, so a link header before it does no harm. With GATEWAY, an address of the interface's
+//! network, a default route over it is made. The interface is gone when the router ends. Its input
+//! is agnostic.
 //!
 //! Keyword arguments are:
 //!
@@ -25,10 +27,11 @@
 //!
 //! HEADROOM: bytes left free before the data, at most 128, which is what all packets have.
 //!
-//! IGNORE_QUEUE_OVERFLOWS: boolean; accepted, as overflows are counted and not printed.
+//! IGNORE_QUEUE_OVERFLOWS: boolean. It is accepted and has no effect, as overflows are counted and
+//! not printed.
 //!
-//! Dropped packets are counted as "no network header", "unknown IP version", "packet too small", "packet larger than
-//! MTU", "not an IP packet", "transmit queue full".
+//! Packets are dropped as "no network header", "unknown IP version", "packet too small", "packet
+//! larger than MTU", "not an IP packet" or "transmit queue full".
 //!
 //! =e
 //!   tun :: KernelTun(192.0.2.1/24) -> ICMPPingResponder -> tun;

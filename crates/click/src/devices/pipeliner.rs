@@ -5,9 +5,10 @@
 //! has one worker go on with the packets of all
 //!
 //! =d
-//! Packets that a worker pushes into a Pipeliner wait in a ring until the Pipeliner's worker comes for them; what is
-//! behind it thus works on one thread. That is the first worker, unless StaticThreadSched binds the Pipeliner to
-//! another. Packets that this worker pushes itself pass straight on.
+//! Packets that a worker pushes into a Pipeliner wait in a ring until the Pipeliner's worker comes
+//! for them. So the elements behind it work on one thread. That is the first worker, unless
+//! StaticThreadSched binds the Pipeliner to another. Packets that this worker pushes itself pass
+//! straight on.
 //!
 //! CAPACITY: packets that the ring of each worker holds. 1024 by default.
 //!
@@ -17,9 +18,9 @@
 //!
 //! Packets for which there is no room are dropped as "hand-over ring full".
 //!
-//! From FastClick. A worker never waits for another one, so BLOCKING and DIRECT_TRAVERSAL must be as they are by default,
-//! false and true; ALWAYS_UP, NOUSELESS and VERBOSE are accepted and have nothing to say here, as the other worker is
-//! woken when it sleeps and nothing is printed.
+//! From FastClick. A worker never waits for another one, so BLOCKING and DIRECT_TRAVERSAL must be
+//! as they are by default, false and true. ALWAYS_UP, NOUSELESS and VERBOSE are accepted and have
+//! no effect, as the other worker is woken when it sleeps and nothing is printed.
 //!
 //! =e
 //!   FromDevice(eth0) -> p :: Pipeliner -> ... ; StaticThreadSched(p 1);

@@ -7,16 +7,19 @@
 //! exchanges packets' data with a program over a socket
 //!
 //! =d
-//! Packets of the input are sent over a socket of this host. Data that the socket receives leave by the output, with
-//! no headers. TYPE is TCP or UDP, with an address and a port, or UNIX or UNIX_DGRAM, with a file. A stream (TCP,
-//! UNIX) has no borders between packets: what comes at once is one packet.
+//! Packets of the input are sent over a socket of this host. Data that the socket receives leave by
+//! the output, with no headers. TYPE is TCP or UDP, with an address and a port, or UNIX or
+//! UNIX_DGRAM, with a file. A stream (TCP, UNIX) has no borders between packets. Data that arrive
+//! at once are one packet.
 //!
-//! A server waits at the address or file; of streams it serves one client at a time, and answers to datagrams go to the sender of the
-//! last one. A client goes to it: one with LOCALIP and LOCALPORT, or LOCALFILENAME, from there. A UDP client with the IP 0.0.0.0
+//! A server waits at the address or file. Of streams it serves one client at a time, and answers to
+//! datagrams go to the sender of the last one. A client connects to the address or file. With
+//! LOCALIP and LOCALPORT, or LOCALFILENAME, it does so from there. A UDP client with the IP 0.0.0.0
 //! sends every packet to the packet's own destination annotation.
 //!
-//! The input is agnostic. A stream that is slower than what comes in keeps 256 KiB; pulled, it takes nothing then, pushed, the rest is
-//! dropped as "socket busy". Other reasons are "nobody is connected" and "socket error".
+//! The input is agnostic. A stream that is slower than its input keeps 256 KiB. Pulled, it then
+//! takes nothing. Pushed, further packets are dropped as "socket busy". Other reasons are "nobody
+//! is connected" and "socket error".
 //!
 //! Keyword arguments are:
 //!

@@ -5,16 +5,32 @@
 //! binds elements to workers
 //!
 //! =d
-//! Has the task of each ELEMENT run on the worker THREAD (from 0) only. ELEMENT may be a compound element: then all in it
-//! are meant. Where several say something of an element the last one counts; those in a compound element come after
-//! those around it.
+//! Has the task of each ELEMENT run on the worker THREAD (from 0) only. ELEMENT may be a compound
+//! element; then it stands for all elements in it. If several arguments are about one element, the
+//! last one counts. Those in a compound element come after those around it.
 //!
-//! In Brickway every worker has its own copy of every element, so most elements run wherever packets come to them and
-//! THREAD is only what their C<home_thread> handler tells. Those that do run on one worker are FromDevice and its kin (the
-//! worker has all receive queues of the port and processes their packets), ToDevice and its kin (the worker sends what all
-//! workers have for the port), Pipeliner, and the sources RatedSource, TimedSource, FromDump and FastUDPSource (they work on
-//! one worker only, the first unless bound). A router with fewer workers than THREAD says begins again at the first, and
-//! reports it.
+//! In Brickway every worker has its own copy of every element. So most elements run wherever
+//! packets come to them, and THREAD is only the value of their C<home_thread> handler. These
+//! elements run on one worker:
+//!
+//! =item *
+//! FromDevice and its kin: the worker has all receive queues of the port and processes their
+//! packets.
+//!
+//! =item *
+//! ToDevice and its kin: the worker sends the packets that all workers have for the port.
+//!
+//! =item *
+//! Pipeliner.
+//!
+//! =item *
+//! RatedSource, TimedSource, FromDump and FastUDPSource, which work on one worker only, the first
+//! by default.
+//!
+//! =back
+//!
+//! If THREAD is more than the router's workers, the count begins again at the first worker, and a
+//! message reports it.
 //!
 //! =e
 //! One worker receives and processes, another sends:

@@ -5,13 +5,14 @@
 //! shows packets to programs that listen on an interface
 //!
 //! =d
-//! Gives Ethernet frames to those programs of this host that listen on an interface (tcpdump, Wireshark), and to nobody
-//! else: Linux itself drops them. The interface is virtual (a TAP device), is called DEVNAME (C<sniff0> without one) and
-//! is gone when the router ends. Where an interface of that name (or with that Ethernet address) is there already, it is called
-//! by its name with C<-s> behind it. Several ToHostSniffers may share one. Its input is push. Linux 6.6 or newer.
+//! Gives Ethernet frames only to those programs of this host that listen on an interface (tcpdump,
+//! Wireshark). Linux itself drops them. The interface is virtual (a TAP device), is called DEVNAME
+//! (C<sniff0> without one) and is gone when the router ends. If an interface of that name (or with
+//! that Ethernet address) exists, the virtual one gets its name with C<-s> behind it. Several
+//! ToHostSniffers may share one. Its input is push. It needs Linux 6.6 or newer.
 //!
-//! Different from Click: it needs no kernel module, and so cannot have packets appear on an interface of another kind;
-//! there are no SNIFFERS, TYPE and ALLOW_NONEXISTENT.
+//! Different from Click: it needs no kernel module, and so cannot have packets appear on an
+//! interface of another kind. There are no SNIFFERS, TYPE and ALLOW_NONEXISTENT.
 //!
 //! =e
 //!   ... -> t :: Tee -> ToDevice(eth0); t[1] -> ToHostSniffers(copy0);

@@ -5,24 +5,26 @@
 //! =s arp
 //! encapsulates IP packets in Ethernet headers found via ARP
 //!
-//! =d
-//! Speaks ARP (RFC 826) for an interface with the address IP and the Ethernet address ETH. Input 0 takes IP
-//! packets whose destination annotation is the next hop. If its Ethernet address is known, the packet gets an
-//! Ethernet header and leaves by output 0; otherwise it waits, and an ARP query is sent: by output 1 if that
-//! is in use, else by output 0. Input 1 takes ARP packets with their Ethernet header; when one answers a
-//! query, what waits for it leaves, in order.
+//! Uses ARP (RFC 826) on an interface with the address IP and the Ethernet address ETH. Input 0
+//! takes IP packets whose destination annotation is the next hop. If the Ethernet address of the
+//! next hop is known, the packet gets an Ethernet header and leaves by output 0. Otherwise the
+//! packet waits, and an ARP query is sent. The query leaves by output 1 if that is in use, else by
+//! output 0. Input 1 takes ARP packets with their Ethernet header. When one answers a query, the
+//! packets that wait for it leave, in order.
 //!
-//! Packets for 255.255.255.255, and for the BROADCAST address, go to FF-FF-FF-FF-FF-FF without a query,
-//! multicast packets to the group's Ethernet address (RFC 1112), and packets for 0.0.0.0 are dropped. IP may
-//! be a prefix such as C<10.0.0.1/24>; then BROADCAST is the last address of its network unless it is given.
+//! Packets for 255.255.255.255, and for the BROADCAST address, go to FF-FF-FF-FF-FF-FF without a
+//! query. Multicast packets go to the group's Ethernet address (RFC 1112). Packets for 0.0.0.0 are
+//! dropped. IP may be a prefix such as C<10.0.0.1/24>. Then BROADCAST is the last address of its
+//! network unless it is given.
 //!
-//! At most one query a second is sent for an address (RFC 1122, 2.3.2.1), and repeated while packets wait. A
-//! packet waits at most three seconds; then it leaves by output 2, as it came, if that is connected (to an
-//! ICMPError that tells its sender that the host is unreachable, RFC 1812, 3.3.2), and is dropped otherwise.
+//! At most one query a second is sent for an address (RFC 1122, 2.3.2.1), and repeated while
+//! packets wait. A packet waits at most three seconds. Then it leaves by output 2, as it came, if
+//! that is connected, and is dropped otherwise. Output 2 is for an ICMPError that reports to its
+//! sender that the host is unreachable (RFC 1812, 3.3.2).
 //!
-//! Only packets with a sender that was asked for, or that is known already, are learned from, requests
-//! included (RFC 826). A sender with our own IP address is reported as a conflict, at most once in ten
-//! seconds.
+//! An address is learned only from packets with a sender that was asked for, or that is known
+//! already. Requests are such packets too (RFC 826). A sender with our own IP address is reported
+//! as a conflict, at most once in ten seconds.
 //!
 //! Keyword arguments are:
 //!
@@ -30,8 +32,9 @@
 //!
 //! =item TABLE
 //!
-//! Name of an ARPTable, which several ARPQueriers may share. It then has the limits: CAPACITY, ENTRY_CAPACITY,
-//! ENTRY_PACKET_CAPACITY and TIMEOUT count no more here. By default each ARPQuerier has a table of its own.
+//! Name of an ARPTable, which several ARPQueriers may share. The table then has the limits, and
+//! CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY and TIMEOUT have no effect here. By default each
+//! ARPQuerier has a table of its own.
 //!
 //! =item CAPACITY
 //!
@@ -40,8 +43,9 @@
 //!
 //! =item ENTRY_CAPACITY
 //!
-//! Most addresses in the table, those without an answer included; 0 sets no limit. Those without an answer make
-//! room first, then the one not heard of for longest. 65536 by default.
+//! Most addresses in the table, those without an answer included; 0 sets no limit. Addresses
+//! without an answer make room first, then the address whose neighbour has been silent for longest.
+//! 65536 by default.
 //!
 //! =item ENTRY_PACKET_CAPACITY
 //!
@@ -67,17 +71,40 @@
 //!
 //! =back
 //!
-//! All workers share one table. Each has its own copy of what it needs to forward, so that packets cost no
-//! lock.
+//! All workers share one table. Each has its own copy of what it needs to forward, so that packets
+//! cost no lock.
 //!
-//! Different from Click: one query a second instead of ten; queries are repeated without further packets;
-//! packets wait three seconds and not as long as TIMEOUT; answers that nobody asked for are not learned;
-//! ENTRY_CAPACITY has a limit by default. Output 2 is an addition. There is no CAPACITY_SLIM_FACTOR.
+//! Different from Click:
 //!
-//! Dropped packets are counted as "ARP queue full", "ARP timeout", "ARP table cleared", "no next hop
-//! address", "no room for an Ethernet header", "no own IP address", "unsolicited ARP packet", "ARP sender is
-//! not a unicast address", "ARP packet with our own IP address", "not an ARP packet", or by what is wrong
-//! with the ARP packet.
+//! =over 8
+//!
+//! =item *
+//! At most one query a second is sent instead of ten.
+//!
+//! =item *
+//! Queries are repeated without further packets.
+//!
+//! =item *
+//! Packets wait three seconds and not as long as TIMEOUT.
+//!
+//! =item *
+//! Answers that nobody asked for are not learned.
+//!
+//! =item *
+//! ENTRY_CAPACITY has a limit by default.
+//!
+//! =item *
+//! Output 2 is an addition.
+//!
+//! =item *
+//! There is no CAPACITY_SLIM_FACTOR.
+//!
+//! =back
+//!
+//! Packets are dropped as `ARP queue full`, `ARP timeout`, `ARP table cleared`,
+//! `no next hop address`, `no room for an Ethernet header`, `no own IP address`,
+//! `unsolicited ARP packet`, `ARP sender is not a unicast address`,
+//! `ARP packet with our own IP address`, `not an ARP packet`, or by the fault of the ARP packet.
 //!
 //! =e
 //!   c :: Classifier(12/0806 20/0002, 12/0800, -);

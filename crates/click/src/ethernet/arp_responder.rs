@@ -5,21 +5,24 @@
 //! answers ARP queries
 //!
 //! =d
-//! Takes ARP packets with their Ethernet header. A request for an address in one of the networks IP/MASK is answered:
-//! the answer has ETH for the address, and leaves by output 0. If several networks hold the address the longest one
-//! counts. An address alone is one host; networks larger than that make the router stand in for others (proxy ARP,
-//! RFC 1027). All other packets leave by output 1, or are dropped if that is not in use.
+//! Takes ARP packets with their Ethernet header. A request for an address in one of the networks
+//! IP/MASK is answered. The answer has ETH for the address, and leaves by output 0. If several
+//! networks hold the address the longest one counts. An address alone is one host. Larger networks
+//! make the router stand in for others (proxy ARP, RFC 1027). All other packets leave by output 1,
+//! or are dropped if that is not in use.
 //!
-//! A request in which a host asks for its own address announces that address and is not answered; a request whose sender has
-//! no address yet is (RFC 5227).
+//! A request in which a host asks for its own address announces that address and is not answered. A
+//! request whose sender has no address yet is answered (RFC 5227).
 //!
-//! The answer is made of the request: it goes back by the same port, and its other annotations stay.
+//! The answer is made of the request: it goes back by the same port, and its other annotations
+//! stay.
 //!
-//! Dropped packets are counted as "ARP request for another address", "ARP packet is not a request", "ARP announcement", "ARP
-//! sender is not a unicast address", "not an ARP packet", or by what is wrong with the ARP packet.
+//! Packets are dropped as `ARP request for another address`, `ARP packet is not a request`,
+//! `ARP announcement`, `ARP sender is not a unicast address`, `not an ARP packet`, or by the fault
+//! of the ARP packet.
 //!
-//! Different from Click: the address lengths in the packet are checked, and announcements are not answered; names (AddressInfo)
-//! are not supported.
+//! Different from Click: the address lengths in the packet are checked, and announcements are not
+//! answered. Names (AddressInfo) are not supported.
 //!
 //! =e
 //! Answers for the router itself (18.26.4.24), and for all hosts of 18.26.7.0/24:

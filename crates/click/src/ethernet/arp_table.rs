@@ -5,8 +5,8 @@
 //! a table of neighbours for several ARPQueriers
 //!
 //! =d
-//! Knows which Ethernet addresses belong to IP addresses. It has no ports: ARPQueriers with this element as TABLE look
-//! addresses up in it and put what they hear into it. Every worker uses the same table.
+//! Has the Ethernet addresses that belong to IP addresses. It has no ports. ARPQueriers with this
+//! element as TABLE look addresses up in it and learn into it. Every worker uses the same table.
 //!
 //! Keyword arguments are as in ARPQuerier:
 //!
@@ -30,8 +30,9 @@
 //!
 //! =back
 //!
-//! Different from Click: ENTRY_CAPACITY has a limit by default; there is no CAPACITY_SLIM_FACTOR; C<clear> leaves packets
-//! that wait where they are, and queries for them are sent again.
+//! Different from Click: ENTRY_CAPACITY has a limit by default, and there is no
+//! CAPACITY_SLIM_FACTOR. C<clear> leaves packets that wait where they are, and queries for them are
+//! sent again.
 //!
 //! =e
 //!   table :: ARPTable;

@@ -5,12 +5,14 @@
 //! checks ARP packets
 //!
 //! =d
-//! Takes packets with an ARP header OFFSET bytes into the data (0 by default). Checks that the header and its four addresses
-//! are there, that Ethernet addresses have six bytes, IPv4 addresses four and IPv6 addresses sixteen. Marks good packets'
-//! ARP header as the network header. Bad ones leave by output 1 or, if that is not in use, are dropped and counted as
-//! "tiny packet", "too small for addresses", "bad hardware type/length" or "bad protocol type/length".
+//! Takes packets with an ARP header OFFSET bytes into the data (0 by default). Checks that the
+//! header and its four addresses are there, that Ethernet addresses have six bytes, IPv4 addresses
+//! four and IPv6 addresses sixteen. Marks good packets' ARP header as the network header. Bad
+//! packets leave by output 1 if that is in use. Otherwise they are dropped as "tiny packet", "too
+//! small for addresses", "bad hardware type/length" or "bad protocol type/length".
 //!
-//! With VERBOSE true every bad packet is reported, otherwise the first one. With DETAILS true there is a C<drop_details> handler.
+//! With VERBOSE true every bad packet is reported, otherwise the first one. With DETAILS true there
+//! is a C<drop_details> handler.
 //!
 //! =a ARPPrint, CheckIPHeader
 

@@ -5,14 +5,15 @@
 //! gives IP packets an Ethernet header if they have none
 //!
 //! =d
-//! Packets whose IP header is marked, and starts neither behind an Ethernet header nor where one was stripped, get an
-//! Ethernet header of the type ETHERTYPE (0x0800 by default), from SRC (1:1:1:1:1:1) to DST (2:2:2:2:2:2); what stood before
-//! their IP header goes. A header that was stripped comes back. All other packets pass as they are.
+//! Looks at packets whose IP header is marked. If the packet starts neither behind an Ethernet
+//! header nor where one was stripped, it gets an Ethernet header. That has the type ETHERTYPE
+//! (0x0800 by default), and goes from SRC (1:1:1:1:1:1) to DST (2:2:2:2:2:2). It replaces the bytes
+//! before the IP header. A header that was stripped comes back. All other packets pass as they are.
 //!
 //! A packet without head room is dropped and counted as "no room for an Ethernet header".
 //!
-//! Different from Click: a header counts as stripped only if the link header is marked 14 bytes before the IP header, since
-//! those bytes may also be left from another packet.
+//! Different from Click: a header counts as stripped only if the link header is marked 14 bytes
+//! before the IP header. Otherwise those bytes may be left from another packet.
 //!
 //! =e
 //!   EnsureEther(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2)

@@ -5,11 +5,13 @@
 //! makes Ethernet pause frames
 //!
 //! =d
-//! Makes pause frames (IEEE 802.3, annex 31B) from SRC, which ask the other end of the link to send nothing for PAUSETIME times
-//! the time that 512 bits take. They go to DST, 01-80-C2-00-00-01 by default, which is for them.
+//! Makes pause frames (IEEE 802.3, annex 31B) from SRC. They ask the other end of the link to send
+//! nothing for a pause of PAUSETIME times 512 bit times. They go to DST, by default
+//! 01-80-C2-00-00-01, the address for pause frames.
 //!
-//! In a push path one leaves every INTERVAL (a time such as C<10ms>; a second by default), in a pull path one for each that is
-//! pulled; at most LIMIT of them (-1, the default: no limit). With ACTIVE false it makes none.
+//! In a push path one leaves every INTERVAL (a time such as C<10ms>, a second by default). In a
+//! pull path one leaves for each pull. There are at most LIMIT of them (-1, the default, sets no
+//! limit). With ACTIVE false it makes none.
 //!
 //! Different from Click: on a router of several workers only the first one makes frames, and frames have 60 bytes.
 //!

@@ -5,11 +5,12 @@
 //! copies an Ethernet address of packets into their annotations
 //!
 //! =d
-//! Copies the 6 bytes at OFFSET of each packet, a number or C<src> or C<dst> for those of an Ethernet header at the start of the
-//! packet, into the annotations from byte ANNO (0 to 42) on.
+//! Copies the 6 bytes at OFFSET of each packet into the annotations, from byte ANNO (0 to 42) on.
+//! OFFSET is a number. It may also be C<src> or C<dst>, for the addresses of an Ethernet header at
+//! the start of the packet.
 //!
-//! A packet that is too short leaves by output 1 if that is connected, and is dropped and counted as "address beyond the
-//! end of the packet" otherwise.
+//! A packet that is too short leaves by output 1 if that is connected. Otherwise it is dropped and
+//! counted as "address beyond the end of the packet".
 //!
 //! =a SetEtherAddress, StoreEtherAddress
 

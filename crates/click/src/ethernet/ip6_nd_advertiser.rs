@@ -5,20 +5,23 @@
 //! answers neighbour solicitations
 //!
 //! =d
-//! Takes neighbour solicitations (RFC 4861) with their Ethernet header. One for an address in one of the
-//! networks IP6/MASK is answered by an advertisement: the address is at ETH. It leaves by output 0. If
-//! several networks hold the address the longest one counts. An address alone is one host; networks larger
-//! than that make the router stand in for others, which their advertisements show by a clear override flag
-//! (RFC 4861, 7.2.8). All other packets leave by output 1, or are dropped if that is not in use.
+//! Takes neighbour solicitations (RFC 4861) with their Ethernet header. A solicitation of an
+//! address in one of the networks IP6/MASK is answered. The advertisement has ETH for the address,
+//! and leaves by output 0. If several networks hold the address the longest one counts. An address
+//! alone is one host. Larger networks make the router stand in for others, which their
+//! advertisements show by a clear override flag (RFC 4861, 7.2.8). All other packets leave by
+//! output 1, or are dropped if that is not in use.
 //!
-//! Solicitations must be as RFC 4861, 7.1.1, says. One from :: asks whether an address is free (RFC 4862,
-//! 5.4); that it is not goes to all nodes.
+//! Solicitations must follow RFC 4861, 7.1.1. A solicitation from :: asks whether an address is
+//! free (RFC 4862, 5.4). The answer that it is not free goes to all nodes.
 //!
-//! The answer is made of the solicitation: it goes back by the same port, and its other annotations stay.
+//! The answer is made of the solicitation: it goes back by the same port, and its other annotations
+//! stay.
 //!
-//! Dropped packets are counted as "solicitation of another address", "not a neighbour solicitation", "bad
-//! solicitation from the unspecified address", "neighbour is not at a unicast address", "no room for a
-//! neighbour advertisement", "not a neighbour discovery message", or by what is wrong with the message.
+//! Packets are dropped as `solicitation of another address`, `not a neighbour solicitation`,
+//! `bad solicitation from the unspecified address`, `neighbour is not at a unicast address`,
+//! `no room for a neighbour advertisement`, `not a neighbour discovery message`, or by the fault of
+//! the message.
 //!
 //! Different from Click: a network without C</MASK> is one address, and what arrives is checked.
 //!

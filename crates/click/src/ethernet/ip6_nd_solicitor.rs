@@ -6,23 +6,26 @@
 //! encapsulates IPv6 packets in Ethernet headers found via neighbour discovery
 //!
 //! =d
-//! Speaks neighbour discovery (RFC 4861) for an interface with the address IP6 and the Ethernet address ETH,
-//! as ARPQuerier speaks ARP. Input 0 takes IPv6 packets whose destination annotation is the next hop. If its
-//! Ethernet address is known, the packet gets an Ethernet header and leaves by output 0; otherwise it waits,
-//! and a neighbour solicitation is sent: by output 1 if that is in use, else by output 0. Input 1 takes
-//! neighbour advertisements with their Ethernet header; when one answers a solicitation, what waits for it
-//! leaves, in order.
+//! Uses neighbour discovery (RFC 4861) on an interface with the address IP6 and the Ethernet
+//! address ETH, as ARPQuerier uses ARP. Input 0 takes IPv6 packets whose destination annotation is
+//! the next hop. If the Ethernet address of the next hop is known, the packet gets an Ethernet
+//! header and leaves by output 0. Otherwise the packet waits, and a neighbour solicitation is sent.
+//! The solicitation leaves by output 1 if that is in use, else by output 0. Input 1 takes neighbour
+//! advertisements with their Ethernet header. When one answers a solicitation, the packets that
+//! wait for it leave, in order.
 //!
-//! Multicast packets go to the group's Ethernet address (RFC 2464, 7) without a solicitation, and packets for
-//! :: are dropped.
+//! Multicast packets go to the group's Ethernet address (RFC 2464, 7) without a solicitation, and
+//! packets for :: are dropped.
 //!
-//! At most one solicitation a second is sent for an address, and repeated while packets wait. A packet waits
-//! at most three seconds; then it leaves by output 2, as it came, if that is connected (to an ICMP6Error that
-//! tells its sender that the address is unreachable), and is dropped otherwise.
+//! At most one solicitation a second is sent for an address, and repeated while packets wait. A
+//! packet waits at most three seconds. Then it leaves by output 2, as it came, if that is
+//! connected, and is dropped otherwise. Output 2 is for an ICMP6Error that reports to the packet's
+//! sender that the address is unreachable.
 //!
-//! Advertisements must be as RFC 4861, 7.1.2, says. Only those of neighbours that were asked for, or that are
-//! known already, are learned; whether they change what is known goes by their flags (7.2.5). One with our
-//! own address is reported as a conflict, at most once in ten seconds.
+//! Advertisements must follow RFC 4861, 7.1.2. Only those of neighbours that were asked for, or
+//! that are known already, are learned. Their flags decide whether they change the known address
+//! (7.2.5). A neighbour with our own address is reported as a conflict, at most once in ten
+//! seconds.
 //!
 //! Keyword arguments are those of ARPQuerier:
 //!
@@ -35,9 +38,9 @@
 //!
 //! =item ENTRY_CAPACITY
 //!
-//! Most addresses in the table, those without an answer included; 0 sets no limit. Those without an answer make
-//! room first, then the one not heard of for longest, so a scan of a /64 costs no neighbour its place. 65536
-//! by default.
+//! Most addresses in the table, those without an answer included; 0 sets no limit. Addresses
+//! without an answer make room first, then the address whose neighbour has been silent for longest.
+//! So a scan of a /64 costs no neighbour its place. 65536 by default.
 //!
 //! =item ENTRY_PACKET_CAPACITY
 //!
@@ -57,14 +60,15 @@
 //! All workers share one table. Each has its own copy of what it needs to forward, so that packets cost no
 //! lock.
 //!
-//! Different from Click: packets wait for the answer; solicitations are repeated; advertisements are checked;
-//! output 2, input 1's rules and all keywords are additions.
+//! Different from Click: packets wait for the answer, solicitations are repeated, and
+//! advertisements are checked. Output 2, input 1's rules and all keywords are additions.
 //!
-//! Dropped packets are counted as "neighbour discovery queue full", "neighbour discovery timeout", "neighbour
-//! table cleared", "no next hop address", "no room for an Ethernet header", "no own IP address", "unsolicited
-//! neighbour advertisement", "neighbour advertisement without a link-layer address", "neighbour is not at a
-//! unicast address", "neighbour advertisement with our own IP address", "not a neighbour discovery message",
-//! "not a neighbour advertisement", "solicited advertisement to a group", or by what is wrong with the
+//! Packets are dropped as `neighbour discovery queue full`, `neighbour discovery timeout`,
+//! `neighbour table cleared`, `no next hop address`, `no room for an Ethernet header`,
+//! `no own IP address`, `unsolicited neighbour advertisement`,
+//! `neighbour advertisement without a link-layer address`, `neighbour is not at a unicast address`,
+//! `neighbour advertisement with our own IP address`, `not a neighbour discovery message`,
+//! `not a neighbour advertisement`, `solicited advertisement to a group`, or by the fault of the
 //! message.
 //!
 //! =e

@@ -9,8 +9,8 @@
 //! Writes ADDR into each packet at OFFSET: a number, or C<src> or C<dst> for those of an Ethernet header at the start of the
 //! packet. With ANNO, the first of 6 bytes of the annotations, the address is that in the annotation.
 //!
-//! Where the address does not fit, the packet leaves by output 1 if that is connected, and is dropped and counted as
-//! "address beyond the end of the packet" otherwise.
+//! A packet in which the address does not fit leaves by output 1 if that is connected. Otherwise it
+//! is dropped and counted as "address beyond the end of the packet".
 //!
 //! =a GetEtherAddress, SetEtherAddress, EtherRewrite
 

@@ -20,10 +20,12 @@
 //! puts ICMP and IP headers before packets
 //!
 //! =d
-//! Each packet becomes what an ICMP message from SRC to DST carries, with time to live 255. TYPE and CODE are numbers or names
-//! (C<echo>, C<timestamp>; C<unreachable> and C<host>); CODE is 0 by default. In requests and their replies IDENTIFIER (0 by
-//! default) and a sequence number follow, which counts up from 1 and leaves 0 out; in other messages 4 zeros. In timestamps 12
-//! more zeros follow. Network and transport header are marked, and the destination annotation is set to DST.
+//! Each packet becomes the data of an ICMP message from SRC to DST, with time to live 255. TYPE and
+//! CODE are numbers or names (such as C<echo>, C<timestamp>, or C<unreachable> and C<host>); CODE
+//! is 0 by default. In requests and their replies IDENTIFIER (0 by default) and a sequence number
+//! follow. The number counts up from 1 and leaves 0 out. In other messages 4 zeros follow. In
+//! timestamps 12 more zeros follow. Network and transport header are marked, and the destination
+//! annotation is set to DST.
 //!
 //! Drop reasons: no head room for the headers.
 //!

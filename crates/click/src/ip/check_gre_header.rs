@@ -5,9 +5,10 @@
 //! checks GRE headers
 //!
 //! =d
-//! Expects a GRE header (RFC 2784 and 2890) OFFSET bytes into each packet (0 by default). Checks its version and that
-//! the packet is long enough for it. Good packets leave by output 0. Bad packets leave by output 1 if that is
-//! connected, and are dropped otherwise. A message tells of the first failure. Keyword arguments are:
+//! Expects a GRE header (RFC 2784 and 2890) OFFSET bytes into each packet (0 by default). Checks
+//! its version and that the packet is long enough for it. Good packets leave by output 0. Bad
+//! packets leave by output 1 if that is connected, and are dropped otherwise. A message reports the
+//! first failure. Keyword arguments are:
 //!
 //! =item CHECKSUM
 //! whether there must be a checksum, which must be right; false by default.

@@ -7,7 +7,7 @@
 //! =d
 //! Expects packets with the IP header marked and checked. Checks that they are UDP, that the UDP length fits the
 //! packet, and the checksum, if the sender computed one. Good packets leave by output 0. Bad packets leave by output
-//! 1 if that is connected, and are dropped otherwise. A message tells of the first failure.
+//! 1 if that is connected, and are dropped otherwise. A message reports the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.
@@ -33,7 +33,7 @@
 //! =d
 //! Expects packets with the IP header marked and checked. Checks that they are TCP, that the TCP header fits the
 //! packet, and the checksum. Good packets leave by output 0. Bad packets leave by output 1 if that is connected, and
-//! are dropped otherwise. A message tells of the first failure.
+//! are dropped otherwise. A message reports the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.
@@ -59,7 +59,7 @@
 //! =d
 //! Expects packets with the IP header marked and checked. Checks that they are ICMP, that their length is right for
 //! their type, and the checksum. Good packets leave by output 0. Bad packets leave by output 1 if that is connected,
-//! and are dropped otherwise. A message tells of the first failure.
+//! and are dropped otherwise. A message reports the first failure.
 //!
 //! =item VERBOSE
 //! whether every failure gives a message; false by default.

@@ -5,9 +5,9 @@
 //! puts a GRE header before packets
 //!
 //! =d
-//! Puts a GRE header (RFC 2784 and 2890) before each packet, with the Ethernet type PROTOCOL. With CHECKSUM true it
-//! has a checksum, with a KEY other than 0 that key, and with SEQUENCE true a sequence number, the first of which is
-//! 1. All three are not there by default.
+//! Puts a GRE header (RFC 2784 and 2890) before each packet, with the Ethernet type PROTOCOL. With
+//! CHECKSUM true it has a checksum. With a KEY other than 0 it has that key. With SEQUENCE true it
+//! has a sequence number, which is 1 in the first packet. By default it has none of the three.
 //!
 //! Drop reasons: no head room for the header.
 //!

@@ -11,12 +11,27 @@
 //!     -> d :: DecIPTTL -> l :: CheckLength(MTU) -> [0]output;
 //!   p[1] -> [1]output;  g[1] -> [2]output;  d[1] -> [3]output;  l[1] -> [4]output;
 //!
-//! So by output 1 leave copies of packets that were painted COLOR, by output 2 packets with malformed options, by output 3 those
-//! whose time to live is over, and by output 4 those longer than MTU, for an C<IPFragmenter>.
+//! The further outputs are:
 //!
-//! The single elements become one loop of themselves where they stand in a row, so that nothing is gained by it.
+//! =item 1
+//! copies of packets that were painted COLOR,
 //!
-//! Drop reasons: link-level broadcast, no IP header. Copies that are missing are counted as "no frame for a copy".
+//! =item 2
+//! packets with malformed options,
+//!
+//! =item 3
+//! packets whose time to live has expired,
+//!
+//! =item 4
+//! packets longer than MTU, for an C<IPFragmenter>.
+//!
+//! =back
+//!
+//! The single elements become one loop where they stand in a row, so that this element is not
+//! faster.
+//!
+//! Drop reasons: link-level broadcast, no IP header. Copies that are missing are counted as "no
+//! frame for a copy".
 //!
 //! =e
 //!   rt[1] -> o :: IPOutputCombo(2, 18.26.7.1, 1500) -> arpq1;

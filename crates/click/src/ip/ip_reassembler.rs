@@ -5,25 +5,29 @@
 //! puts IP fragments together
 //!
 //! =d
-//! Expects packets with the IP header marked. A packet that is not a fragment leaves by output 0 at once. Fragments
-//! are kept until their packet is complete; it then leaves by output 0, with the annotations, the header and what
-//! stood before the header of the first fragment.
+//! Expects packets with the IP header marked. A packet that is not a fragment leaves by output 0 at
+//! once. Fragments are kept until their packet is complete. It then leaves by output 0, with the
+//! annotations, the header and the bytes before the header of the first fragment.
 //!
-//! An incomplete packet that got no fragment for 30 seconds is given up: it leaves by output 1, if that is
-//! connected, as one packet with what came at its place (connect an ICMPError(ADDR, timeexceeded, reassembly);
-//! RFC 792 wants no error when the first fragment is missing, so that case is dropped), and is dropped
-//! otherwise. When the packets kept take more than HIMEM bytes (262,144 by default), the ones that are dormant
-//! longest are given up until they take three quarters of that.
+//! A packet is given up when it has got no fragment for 30 seconds. It leaves by output 1, if that
+//! is connected, as one packet with the data that came at its place. Otherwise it is dropped.
+//! Output 1 is for an ICMPError(ADDR, timeexceeded, reassembly). RFC 792 allows no error when the
+//! first fragment is missing, so such a packet is dropped.
 //!
-//! Where fragments overlap, the later one counts. A fragment beyond the end that the last fragment told is
-//! dropped.
+//! When the kept packets take more than HIMEM bytes (262,144 by default), packets are given up
+//! until they take three quarters of that. The packets with the longest time since their last
+//! fragment go first.
 //!
-//! Every packet kept takes a whole frame, and HIMEM counts frames. A packet that does not fit a frame is given
-//! up; the pool of frames can be made of larger ones.
+//! Where fragments overlap, the later one counts. A fragment beyond the end that the last fragment
+//! defines is dropped.
 //!
-//! Drop reasons, a count for each fragment: bad fragment, fragment beyond the end of its packet, reassembled
-//! packet too large for a frame, no frame to reassemble in, reassembly timed out, too many packets being
-//! reassembled, no IP header.
+//! Every packet kept takes a whole frame, and HIMEM counts frames. A packet that does not fit a
+//! frame is given up. The pool of frames can be made of larger ones.
+//!
+//! Drop reasons, a count for each fragment: `bad fragment`,
+//! `fragment beyond the end of its packet`, `reassembled packet too large for a frame`,
+//! `no frame to reassemble in`, `reassembly timed out`, `too many packets being reassembled`,
+//! `no IP header`.
 //!
 //! =e
 //!   ... -> CheckIPHeader(14) -> IPReassembler -> ...

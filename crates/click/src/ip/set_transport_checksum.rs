@@ -18,8 +18,9 @@
 //! sets the TCP checksum
 //!
 //! =d
-//! Computes the checksum of the TCP segment anew in packets whose IP header is marked. With FIXOFF true a data offset that
-//! points into the header, or behind the segment, is first made to point behind the segment (or as far as it can).
+//! Computes the checksum of the TCP segment anew in packets whose IP header is marked. A data
+//! offset that points into the header, or behind the segment, is wrong. With FIXOFF true such an
+//! offset is first set to the end of the segment, or as near to it as it can be.
 //!
 //! Drop reasons: bad packet length, no IP header.
 //!

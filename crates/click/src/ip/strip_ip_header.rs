@@ -19,8 +19,9 @@
 //! makes packets begin with their IP header again
 //!
 //! =d
-//! Where the marked IP header lies before the start of the packet, because C<StripIPHeader> stripped it, say, the packet gets it
-//! and what follows it back. A packet that begins at its IP header or before stays as it is.
+//! Moves the start of each packet back to its marked IP header, where this lies before the start,
+//! for instance because C<StripIPHeader> stripped it. A packet that begins at its IP header or
+//! before stays as it is.
 //!
 //! Drop reasons: no IP header.
 //!

@@ -5,11 +5,11 @@
 //! keeps IPv6 packets on their link that must not leave it
 //!
 //! =d
-//! Expects packets with the IPv6 header marked that are about to be forwarded to another link. RFC 4291,
-//! 2.5.6: "Routers must not forward any packets with Link-Local source or destination addresses to other
-//! links." Those packets leave by output 1 if that is connected (usually to an ICMP6Error) and are dropped
-//! otherwise; so do packets to groups, whose way no route says, and packets from :: (2.5.2). All others leave
-//! by output 0.
+//! Expects packets with the IPv6 header marked that are about to be forwarded to another link. RFC
+//! 4291, 2.5.6: "Routers must not forward any packets with Link-Local source or destination
+//! addresses to other links." Those packets leave by output 1 if that is connected (usually to an
+//! ICMP6Error) and are dropped otherwise. The same happens to packets to groups, for which no route
+//! exists, and to packets from :: (2.5.2). All others leave by output 0.
 //!
 //! Packets that the router itself sends to its neighbours must not come here.
 //!

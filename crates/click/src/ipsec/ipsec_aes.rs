@@ -5,19 +5,22 @@
 //! encrypts or decrypts Click's ESP packets with AES
 //!
 //! =d
-//! Expects packets that begin with their ESP header and end with the 12 bytes of a digest, with the association annotation of
-//! RadixIPsecLookup. With an ENCRYPT of 1 what lies between them is encrypted, with 0 it is decrypted, in place. The key is
-//! ENCRYPT_KEY of the association, 128 bits.
+//! Expects packets that begin with their ESP header and end with the 12 bytes of a digest, with the
+//! association annotation of RadixIPsecLookup. With an ENCRYPT of 1 the bytes between them are
+//! encrypted, with 0 they are decrypted, in place. The key is ENCRYPT_KEY of the association, 128
+//! bits.
 //!
-//! The mode is Click's: as in CBC each block depends on the one before, but by its first 8 bytes only, and for the first block
-//! these are the IV. If half a block remains, the first 8 bytes of the digest are encrypted with it.
+//! The mode is Click's. As in CBC each block depends on the block before, but only by its first 8
+//! bytes. For the first block these are the IV. If half a block remains, the first 8 bytes of the
+//! digest are encrypted with it.
 //!
-//! Drop reasons: IPsec: no association; ESP: truncated.
+//! Drop reasons: `IPsec: no association`, `ESP: truncated`.
 //!
 //! WHAT IS NOT SAFE
 //!
-//! The chaining is half as wide as that of CBC. By chance the first halves of two blocks are equal behind it in one of 2^64 pairs of
-//! blocks, and then it shows whether their second halves are equal. 64 GB have such a pair: keys should be changed long before.
+//! The chaining is half as wide as that of CBC. By chance, in one of 2^64 pairs of blocks the first
+//! halves are equal behind the chaining. The pair then shows whether its second halves are equal.
+//! 64 GB have such a pair, so keys should be changed long before.
 //!
 //! =a IPsecAuthHMACSHA1, IPsecESPEncap, IPsecESPUnencap, RadixIPsecLookup, EspEncap, EspDecap
 

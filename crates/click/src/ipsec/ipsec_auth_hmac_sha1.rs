@@ -5,13 +5,16 @@
 //! computes or verifies the digest of Click's ESP packets
 //!
 //! =d
-//! Expects packets that begin with their ESP header, with the association annotation of RadixIPsecLookup. With a VERIFY of 0 the
-//! first 96 bits of the HMAC-SHA-1 (RFC 2404) of all bytes are appended. With 1 they are compared, in constant time, and taken off. The
-//! key is AUTH_KEY of the association.
+//! Expects packets that begin with their ESP header, with the association annotation of
+//! RadixIPsecLookup. With a VERIFY of 0 the first 96 bits of the HMAC-SHA-1 (RFC 2404) of all bytes
+//! are appended. With 1 they are compared, in constant time, and removed. The key is AUTH_KEY of
+//! the association.
 //!
-//! A packet with a wrong digest, or without one, leaves by output 1 if that is connected, and is dropped otherwise.
+//! A packet with a wrong digest, or without one, leaves by output 1 if that is connected, and is
+//! dropped otherwise.
 //!
-//! Drop reasons: IPsec: no association; ESP: wrong ICV, truncated, no room in the frame.
+//! Drop reasons: `IPsec: no association`, `ESP: wrong ICV`, `ESP: truncated`,
+//! `ESP: no room in the frame`.
 //!
 //! =a IPsecAES, IPsecESPEncap, IPsecESPUnencap, RadixIPsecLookup, EspEncap, EspDecap
 

@@ -5,9 +5,10 @@
 //! puts the outer IP header of a tunnel before packets
 //!
 //! =d
-//! Each packet becomes the payload of an IP packet with protocol PROTO (`esp` or 50), to the address in the destination
-//! annotation, which is the tunnel's other end behind RadixIPsecLookup. The source is 0.0.0.0 and the packet is marked for
-//! FixIPSrc, which writes the address of the interface. The time to live is 250, and identifications count up from 0. Network and
+//! Each packet becomes the payload of an IP packet with protocol PROTO (`esp` or 50). The IP packet
+//! goes to the address in the destination annotation, which is the tunnel's other end behind
+//! RadixIPsecLookup. Its source is 0.0.0.0, and it is marked for FixIPSrc, which writes the address
+//! of the interface. The time to live is 250, and identifications count up from 0. Network and
 //! transport header are marked.
 //!
 //! Drop reasons: no head room for the header.

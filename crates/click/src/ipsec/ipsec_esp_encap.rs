@@ -16,18 +16,20 @@
 //!   1      bytes of padding
 //!   1      protocol of the packet's IP header (0 if none is marked)
 //!
-//! The padding makes what follows the IV a multiple of 8 bytes. IPsecAuthHMACSHA1(0) and IPsecAES(1) are to follow, in this order,
-//! and IPsecEncap for the outer IP header.
+//! The padding makes the bytes behind the IV a multiple of 8. IPsecAuthHMACSHA1(0) and IPsecAES(1)
+//! are to follow, in this order, and IPsecEncap for the outer IP header.
 //!
-//! After the number 2^32 - 1 follows REPLAY again. An argument is not used, as in Click; it gets a warning.
+//! After the number 2^32 - 1 follows REPLAY again. An argument has no effect, as in Click, and gets
+//! a warning.
 //!
-//! Drop reasons: IPsec: no association; ESP: no room in the frame.
+//! Drop reasons: `IPsec: no association`, `ESP: no room in the frame`.
 //!
 //! ONLY FOR CLICK
 //!
-//! These are the packets of Click's elements, not those of RFC 4303: the IV is too short for AES, the digest is computed before
-//! the encryption, and the payload is not named. Linux and other gateways do not understand them. Between gateways that are not
-//! both Click's elements use EspEncap and EspDecap.
+//! These are the packets of Click's elements, not those of RFC 4303. The IV is too short for AES,
+//! the digest is computed before the encryption, and the payload is not named. Linux and other
+//! gateways do not understand these packets. If one of two gateways does not use Click's elements,
+//! use EspEncap and EspDecap.
 //!
 //! =e
 //!   rt[1] -> IPsecESPEncap -> IPsecAuthHMACSHA1(0) -> IPsecAES(1) -> IPsecEncap(50) -> rt;

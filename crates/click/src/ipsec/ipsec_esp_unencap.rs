@@ -9,10 +9,11 @@
 //! RadixIPsecLookup. Looks whether the sequence number was accepted before, checks the padding, and takes off header,
 //! padding and trailer. The inner packet begins with its own IP header, which CheckIPHeader is to check.
 //!
-//! The number is checked and remembered here, as in Click. So this element has to stand behind IPsecAuthHMACSHA1(1): a forged
-//! number would move the window.
+//! The number is checked and remembered here, as in Click. So this element has to stand behind
+//! IPsecAuthHMACSHA1(1). A forged number would move the window.
 //!
-//! Drop reasons: IPsec: no association; ESP: truncated, replayed, older than the replay window, bad padding.
+//! Drop reasons: `IPsec: no association`, `ESP: truncated`, `ESP: replayed`,
+//! `ESP: older than the replay window`, `ESP: bad padding`.
 //!
 //! =e
 //!   rt[0] -> StripIPHeader -> IPsecAES(0) -> IPsecAuthHMACSHA1(1) -> IPsecESPUnencap -> CheckIPHeader -> rt;

@@ -5,9 +5,9 @@
 //! looks up the route of packets, and the IPsec association of those that go through a tunnel
 //!
 //! =d
-//! Expects packets that begin with their IP header and have the destination IP address annotation. Looks the address up among
-//! the routes, sets the annotation to the route's gateway, if it has one, and emits the packet on the route's output. Each
-//! ROUTE is
+//! Expects packets that begin with their IP header and have the destination IP address annotation.
+//! Looks the address up among the routes. Sets the annotation to the route's gateway, if it has
+//! one, and emits the packet on the route's output. Each ROUTE is
 //!
 //!   ADDR/MASK [GATEWAY] OUTPUT [SPI ENCRYPT_KEY AUTH_KEY REPLAY OOSIZE]
 //!
@@ -31,8 +31,8 @@
 //!
 //! =item OOSIZE
 //!
-//! The width of the replay window: how many numbers up to the highest one may come in any order, up to 255. With 0 or 1 numbers
-//! have to rise.
+//! The width of the replay window: how many numbers up to the highest one may come in any order, up
+//! to 255. With 0 or 1 numbers have to rise.
 //!
 //! =back
 //!
@@ -55,19 +55,22 @@
 //!
 //! =back
 //!
-//! The SPI annotation (4 bytes at 32) has the association, for the elements that follow. In Click a pointer stands at 40.
+//! The SPI annotation (4 bytes at 32) has the association, for the elements that follow. In Click a
+//! pointer stands at 40.
 //!
-//! Routes that name one SPI share its association. All lookups of a router do, so they must agree on its keys and numbers. If a
-//! handler changes these the association begins anew, for all routes of the SPI. When the last route of an SPI is removed the
-//! association goes. Both are other than in Click, where each route counts its own packets and associations stay.
+//! Routes that name one SPI share its association. All lookups of a router do, so they must agree
+//! on its keys and numbers. If a handler changes these the association begins anew, for all routes
+//! of the SPI. When the last route of an SPI is removed the association goes. In Click, in
+//! contrast, each route counts its own packets, and associations stay.
 //!
-//! Other than in Click, whose packets to the router that are not ESP are dropped unless they look like ESP, these leave by output
-//! 2. Routes to output 1 without an association are refused.
+//! Packets to the router that are not ESP leave by output 2. In Click they are dropped unless they
+//! look like ESP. Routes to output 1 without an association are refused.
 //!
-//! The handlers `config`, `flatconfig` and `table` do not print keys: `***` stands in their place, or the SPI alone. So a
-//! configuration that is read there and written back is wrong.
+//! The handlers `config`, `flatconfig` and `table` do not print keys: `***` stands in their place,
+//! or the SPI alone. So a configuration that is read there and written back is wrong.
 //!
-//! Drop reasons: no route; not ESP; IPsec: no association; ESP: unknown SPI, truncated.
+//! Drop reasons: `no route`, `not ESP`, `IPsec: no association`, `ESP: unknown SPI`,
+//! `ESP: truncated`.
 //!
 //! WHAT IS NOT SAFE
 //!

@@ -5,13 +5,14 @@
 //! looks up the route of packets
 //!
 //! =d
-//! Expects the destination IP address annotation on each packet. Looks it up among the routes; the longest prefix that
-//! contains the address wins. Sets the annotation to the route's gateway, if it has one, and emits the packet on the
-//! route's output.
+//! Expects the destination IP address annotation on each packet. Looks it up among the routes; the
+//! longest prefix that contains the address wins. Sets the annotation to the route's gateway, if it
+//! has one, and emits the packet on the route's output.
 //!
-//! Each argument is a route: an address and a mask or prefix length (`18.26.4.0/24`, `18.26.4/24`, `0/0`; a bare
-//! address is a `/32`; bits beyond the mask are ignored), a gateway (`-` or left out for none), and an output. Of two
-//! routes for one prefix the first counts, with a message.
+//! Each argument is a route: an address and a mask or prefix length, a gateway, and an output.
+//! Addresses are written as `18.26.4.0/24`, `18.26.4/24` or `0/0`, and a bare address is a `/32`.
+//! Bits beyond the mask are ignored. The gateway is `-` or left out if there is none. Of two routes
+//! for one prefix the first counts, with a message.
 //!
 //! Keyword arguments, which Click does not have:
 //!
@@ -57,14 +58,15 @@
 //!
 //! =back
 //!
-//! None of the tables is a radix trie. There are two copies of the table, which all workers share: packets go by the
-//! one, changes go into the other, and then the two change places. So a change by handler never makes a worker wait.
+//! None of the tables is a radix trie. There are two copies of the table, which all workers share.
+//! Packets use the one copy, and changes go into the other. Then the two change places. So a change
+//! by handler never makes a worker wait.
 //!
 //! Drop reasons: no route. Click prints a message for the first packets without a route; this element does not.
 //!
 //! =e
-//! Packets to the router itself leave by output 0, those to network 18.26.4 by output 1, all others by way of the gateway
-//! 18.26.4.1, by output 1, too:
+//! Packets to the router itself leave by output 0, those to network 18.26.4 by output 1. All others
+//! go by way of the gateway 18.26.4.1, by output 1 too:
 //!
 //!   ... -> GetIPAddress(16) -> rt;
 //!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
@@ -82,9 +84,9 @@
 //! looks up the route of packets among routes that never change
 //!
 //! =d
-//! Looks up the destination IP address annotation of each packet, sets it to the gateway of the route, if that has one,
-//! and emits the packet on the route's output. Arguments and keywords are those of RadixIPLookup, and so is the table;
-//! there are no handlers to change it.
+//! Looks up the destination IP address annotation of each packet. Sets it to the gateway of the
+//! route, if that has one, and emits the packet on the route's output. Arguments and keywords are
+//! those of RadixIPLookup, and so is the table. No handlers change it.
 //!
 //! Drop reasons: no route.
 //!
@@ -97,8 +99,9 @@
 //! looks up the route of packets
 //!
 //! =d
-//! The name of IP route lookup when the Click paper was written; it works as RadixIPLookup does. A route may also be written in the form of
-//! that time, with the mask as a word of its own: ADDR MASK GW OUT, where the gateway 0.0.0.0 means none.
+//! The name of IP route lookup when the Click paper was written; it works as RadixIPLookup does. A
+//! route may also be written in the form of that time: ADDR MASK GW OUT, with the mask as a word of
+//! its own. A gateway of 0.0.0.0 means none.
 //!
 //! Drop reasons: no route.
 //!
@@ -114,27 +117,29 @@
 //! looks up the route of IPv6 packets
 //!
 //! =d
-//! Expects the destination IPv6 address annotation on each packet. Looks it up among the routes; the longest prefix that
-//! contains the address wins. Sets the annotation to the route's gateway, if it has one, and emits the packet on the
-//! route's output.
+//! Expects the destination IPv6 address annotation on each packet. Looks it up among the routes;
+//! the longest prefix that contains the address wins. Sets the annotation to the route's gateway,
+//! if it has one, and emits the packet on the route's output.
 //!
-//! Each argument is a route: an address and a prefix length or mask (`2001:db8::/32`, `::/0`; a bare address is a
-//! `/128`; bits beyond the mask are ignored), a gateway (`-`, `::` or left out for none), and an output. Of two routes for
+//! Each argument is a route: an address and a prefix length or mask, a gateway, and an output.
+//! Addresses are written as `2001:db8::/32` or `::/0`, and a bare address is a `/128`. Bits beyond
+//! the mask are ignored. The gateway is `-`, `::` or left out if there is none. Of two routes for
 //! one prefix the first counts, with a message.
 //!
-//! Keyword arguments, which Click does not have, are those of RadixIPLookup: FILE is a table of IPv6 prefixes. TABLE is
-//! range_tree, a tree of address ranges with sixteen a node, which is the default, or linear, a list of routes that each lookup
-//! goes through. All workers share the table; changes work as in RadixIPLookup.
+//! Keyword arguments, which Click does not have, are those of RadixIPLookup. FILE is a table of
+//! IPv6 prefixes. TABLE is range_tree or linear. The default, range_tree, is a tree of address
+//! ranges with sixteen a node. A linear table is a list of routes that each lookup goes through.
+//! All workers share the table, and changes work as in RadixIPLookup.
 //!
-//! Other than in Click, an address that was not set (`::`) is looked up like any other and nothing is remembered between
-//! packets; `add` fails if there is a route for the prefix; and there are the handlers set, flush, lookup, check and
-//! memory, and many lines in ctrl.
+//! Different from Click: an address that was not set (`::`) is looked up like any other. Nothing is
+//! remembered between packets. `add` fails if there is a route for the prefix. The handlers set,
+//! flush, lookup, check and memory, and several lines in ctrl, are additions.
 //!
 //! Drop reasons: no route.
 //!
 //! =e
-//! Packets to the router itself leave by output 0, those to two networks by outputs 1 and 2, all others by way of a
-//! gateway in the first:
+//! Packets to the router itself leave by output 0, those to two networks by outputs 1 and 2. All
+//! others go by way of a gateway in the first network:
 //!
 //!   ... -> GetIP6Address(24) -> rt;
 //!   rt :: LookupIP6Route(2001:db8:1::1/128 0, 2001:db8:1::/64 1, 2001:db8:2::/64 2, ::/0 2001:db8:1::2 1);

@@ -5,10 +5,11 @@
 //! counts packets and bytes, and their mean rates
 //!
 //! =d
-//! Packets pass unchanged. Rates are means over the time from the first packet to the last. Packets of the first IGNORE seconds
-//! (0 by default) are not counted, nor is that time.
+//! Packets pass unchanged. Rates are means over the time from the first packet to the last. Packets
+//! of the first IGNORE seconds (0 by default) are not counted, nor is that time.
 //!
-//! Different from Click: every worker counts from its own first packet; rates are the sums of the workers' means.
+//! Different from Click: every worker counts from its own first packet, and rates are the sums of
+//! the workers' means.
 //!
 //! =a Counter, AverageCounterMP
 

@@ -5,9 +5,10 @@
 //! makes packets longer
 //!
 //! =d
-//! Packets shorter than LENGTH bytes get bytes at their end. Without LENGTH (or with 0) they get as many as their extra
-//! length annotation says, for instance what C<Truncate> took. The new bytes are zero, or with ZERO false whatever is
-//! there. The annotation is zero afterwards. A packet without room is dropped and counted as "no tail room".
+//! Packets shorter than LENGTH bytes get bytes at their end. Without LENGTH (or with 0) they get as
+//! many as the number in their extra length annotation, for instance the bytes that C<Truncate>
+//! took. The new bytes are zero. With ZERO false they keep the bytes that are there. The annotation
+//! is zero afterwards. A packet without room is dropped and counted as "no tail room".
 //!
 //! =a Truncate
 

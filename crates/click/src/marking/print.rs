@@ -5,10 +5,11 @@
 //! prints packets
 //!
 //! =d
-//! Prints a line for each packet: LABEL, its length, and its first MAXLENGTH bytes (24 by default, negative for all)
-//! in hexadecimal. CONTENTS is the form of the bytes: C<HEX>, C<ASCII>, or C<NONE>. With TIMESTAMP the packet's time
-//! is printed before the length; with HEADROOM the free bytes before and behind the data; with PRINTANNO the
-//! annotations; with CPU the number of the worker. With ACTIVE false it prints nothing.
+//! Prints a line for each packet: LABEL, its length, and its first MAXLENGTH bytes (24 by default,
+//! negative for all) in hexadecimal. CONTENTS is the form of the bytes: C<HEX>, C<ASCII>, or
+//! C<NONE>. TIMESTAMP adds the packet's time before the length. HEADROOM adds the free bytes before
+//! and behind the data, PRINTANNO the annotations, and CPU the number of the worker. With ACTIVE
+//! false it prints nothing.
 //!
 //! Not for the fast path.
 //!

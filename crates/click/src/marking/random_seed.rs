@@ -5,8 +5,9 @@
 //! starts random numbers anew
 //!
 //! =d
-//! Starts the random numbers that the elements of a worker draw (RandomSample, RED and others) from SEED, a number, so that they
-//! draw the same ones each time. Each worker draws others. Without SEED nobody can know which. It has no ports.
+//! Starts the random numbers of the elements of a worker (RandomSample, RED and others) from SEED,
+//! a number. They draw the same ones each time, and each worker draws others. Without SEED nobody
+//! can know which. It has no ports.
 //!
 //! Different from Click: without this element random numbers are the same each time.
 //!

@@ -2,12 +2,13 @@
 //! StripTransportHeader()
 //!
 //! =s basicmod
-//! strips packets to what their transport header carries
+//! strips packets to the payload of their transport header
 //!
 //! =d
-//! Takes off everything up to the end of the transport header, which must have been marked: of TCP as its data offset
-//! says, of UDP, ICMP and ICMPv6 8 bytes. The IP header, of either version, has the protocol. A packet of another
-//! protocol, or a later fragment, loses all before its transport header.
+//! Removes everything up to the end of the transport header, which must have been marked. The
+//! header's length is the data offset of TCP, and 8 bytes of UDP, ICMP and ICMPv6. The IP header,
+//! of either version, has the protocol. A packet of another protocol, or a later fragment, loses
+//! all before its transport header.
 //!
 //! A packet without a marked header, or that ends within it, is dropped and counted as "no transport header".
 //!

@@ -6,36 +6,54 @@
 //! translates addresses in FTP's PORT commands
 //!
 //! =d
-//! A client of FTP (RFC 959) in active mode tells the server by C<PORT h1,h2,h3,h4,p1,p2> where to connect to for data.
-//! Behind a NAT that must become an address and a port that are translated back. Packets of control connections pass
-//! FTPPortMapper on their target to CONTROL_REWRITER, a TCPRewriter or IPRewriter. When one begins with a PORT command:
+//! A client of FTP (RFC 959) in active mode sends the server the address and port to connect to for
+//! data, as C<PORT h1,h2,h3,h4,p1,p2>. Behind a NAT this must become an address and a port that are
+//! translated back. Packets of control connections pass FTPPortMapper on their target to
+//! CONTROL_REWRITER, a TCPRewriter or IPRewriter. When a packet begins with a PORT command:
 //!
 //! =over 4
 //!
 //! =item *
 //!
-//! a mapping from the client's data port to the server's (its control port less one) is made in DATA_REWRITER, any
-//! rewriter, the same one perhaps, as if a packet had come by its input DATA_REWRITER_INPUT, or as the given pattern
-//! says;
+//! A mapping from the client's data port to the server's (its control port less one) is made in
+//! DATA_REWRITER. That is any rewriter, possibly the same one. The mapping is made as if a packet
+//! had come by its input DATA_REWRITER_INPUT, or by the given pattern.
 //!
 //! =item *
 //!
-//! the command is changed to the address and port of that mapping;
+//! The command is changed to the address and port of that mapping.
 //!
 //! =item *
 //!
-//! As the command's length may change, CONTROL_REWRITER shifts later sequence numbers of the connection.
+//! As the command's length may change, CONTROL_REWRITER shifts later sequence numbers of the
+//! connection.
 //!
 //! =back
 //!
-//! Header fields other than lengths and checksums are left to CONTROL_REWRITER. Packets stay as they are where the
-//! command is not at the start of the packet, or not all in it, or the control connection has no mapping yet, or the
-//! longer command does not fit the packet's frame. They stay too where the command's address is not the
-//! packet's source, or its port is below 1024: nobody opens a target in to another host, or to a service of
-//! his own.
+//! Header fields other than lengths and checksums are left to CONTROL_REWRITER. Some packets stay
+//! as they are:
 //!
-//! CONTROL_REWRITER, DATA_REWRITER and FTPPortMapper must be on the same side of any Punt. PASV, EPRT and EPSV are not
-//! understood; clients behind a NAT use the passive mode without help.
+//! =item *
+//!
+//! The command is not at the start of the packet, or not all in it.
+//!
+//! =item *
+//!
+//! The control connection has no mapping yet.
+//!
+//! =item *
+//!
+//! The longer command does not fit the packet's frame.
+//!
+//! =item *
+//!
+//! The command's address is not the packet's source, or its port is below 1024. So nobody opens a
+//! path in to another host, or to a service of his own.
+//!
+//! =back
+//!
+//! CONTROL_REWRITER, DATA_REWRITER and FTPPortMapper must be on the same side of any Punt. PASV,
+//! EPRT and EPSV are not understood. Clients behind a NAT use the passive mode without help.
 //!
 //! =e
 //!   rw :: TCPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);

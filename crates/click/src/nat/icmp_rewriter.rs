@@ -5,17 +5,18 @@
 //! rewrites ICMP errors about translated packets
 //!
 //! =d
-//! An ICMP error holds the beginning of the packet that it is about. Where that packet had been translated, the error
-//! goes to the translated address, and its receiver would not know the packet. MAPS are names of rewriters
-//! (IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter), separated by spaces.
-//! The first of them with a mapping of the packet has its former header. The packet within the error is rewritten to
-//! that, the error's destination too if it was the packet's source (RFC 5508, 4), and all checksums of both are
-//! updated.
+//! An ICMP error holds the beginning of the packet that it is about. Where that packet had been
+//! translated, the error goes to the translated address, and its receiver would not know the
+//! packet. MAPS are names of rewriters (IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter,
+//! IPAddrPairRewriter, ICMPPingRewriter), separated by spaces. The first of them with a mapping of
+//! the packet has its former header. The packet within the error is rewritten to that header. The
+//! error's destination is rewritten too, if it was the packet's source (RFC 5508, 4). All checksums
+//! of both are updated.
 //!
-//! Errors are destination unreachable, source quench, redirect, time exceeded and parameter problem. Rewritten errors
-//! leave by output 0. If a name in MAPS is followed by C<:N>, they leave by output N plus the output of the mapping.
-//! Errors without a mapping and other ICMP packets leave by output 1, if that is connected and no name has an C<:N>, and
-//! are dropped otherwise.
+//! Errors are destination unreachable, source quench, redirect, time exceeded and parameter
+//! problem. Rewritten errors leave by output 0. If a name in MAPS is followed by C<:N>, they leave
+//! by output N plus the output of the mapping. Errors without a mapping and other ICMP packets
+//! leave by output 1, if that is connected and no name has an C<:N>. Otherwise they are dropped.
 //!
 //! Keyword arguments are:
 //!
@@ -31,8 +32,8 @@
 //!
 //! =back
 //!
-//! It looks into the tables of its own worker, so the error must reach the worker of the flow, and ICMPRewriter and the
-//! rewriters must be on the same side of any Punt.
+//! It looks into the tables of its own worker, so the error must reach the worker of the flow.
+//! ICMPRewriter and the rewriters must be on the same side of any Punt.
 //!
 //! Drop reasons: no IP header, not ICMP, not an ICMP error about a mapping.
 //!

@@ -5,9 +5,10 @@
 //! pulls from its inputs in turn, fair in bytes
 //!
 //! =d
-//! Deficit round robin: in each round each input may give 500 bytes more, and gives as many whole packets as fit what it may
-//! give. So all inputs that have packets get the same bandwidth, whatever the length of their packets. An input without
-//! packets saves nothing up. The first packet of an input that must wait for more rounds is stored here.
+//! Deficit round robin. In each round each input may give 500 bytes more, and gives as many whole
+//! packets as its allowance has room for. So all inputs that have packets get the same bandwidth,
+//! whatever the length of their packets. An input without packets saves nothing up. The first
+//! packet of an input that must wait for more rounds is stored here.
 //!
 //! Different from Click: tasks downstream do not sleep while the queues upstream are empty, but look for packets again and again.
 //!

@@ -5,11 +5,12 @@
 //! pulls packets and pushes them on as if over a serial link
 //!
 //! =d
-//! Stands for a link: a packet takes its length divided by BANDWIDTH (with a unit: C<384kbps>; a number alone is
-//! bytes a second) to get onto it, one after the other, and LATENCY (a time such as C<10ms>) to its end. It pulls the
-//! next packet when there is room on the link, not before, so that others stay in the queue upstream; packets on the
-//! link are stored here. Bytes that C<Truncate> cut off a packet (its extra length annotation) count as part of it. A
-//! packet leaves with the time at which it arrives as its timestamp.
+//! Stands for a link. Packets get onto the link one after the other, each in its length divided by
+//! BANDWIDTH. Each takes LATENCY (a time such as C<10ms>) to the link's end. BANDWIDTH has a unit
+//! (C<384kbps>); a number alone is bytes a second. The element pulls the next packet only when
+//! there is room on the link, so that other packets stay in the queue upstream. Packets on the link
+//! are stored here. Bytes that C<Truncate> cut off a packet (its extra length annotation) count as
+//! part of it. When a packet leaves, its timestamp is the time at which it arrives.
 //!
 //! Different from Click: each worker has a link of its own.
 //!

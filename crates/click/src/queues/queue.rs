@@ -5,12 +5,12 @@
 //! stores packets between a push and a pull path
 //!
 //! =d
-//! Packets pushed into it wait, in order, until they are pulled. It holds up to CAPACITY packets (1,000 by default); one
-//! that finds no room goes out by output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
-//! It reports the first time.
+//! Packets pushed into it wait, in order, until they are pulled. It holds up to CAPACITY packets
+//! (1,000 by default). A packet that finds no room goes out by output 1 if that is connected.
+//! Otherwise it is counted as "queue full" and dropped. It reports the first time.
 //!
-//! It wakes tasks downstream when it gets packets, so that these can sleep while it is empty, and lets sources
-//! upstream (C<InfiniteSource>) wait while it is full.
+//! It wakes tasks downstream when it gets packets, so these can sleep while it is empty. It lets
+//! sources upstream (C<InfiniteSource>) wait while it is full.
 //!
 //! Different from Click: every worker has a queue of its own of that CAPACITY.
 //!
@@ -23,7 +23,7 @@
 //! SimpleQueue([CAPACITY])
 //!
 //! =s queues
-//! stores packets; tells nobody
+//! stores packets; wakes no task
 //!
 //! =d
 //! A C<Queue> that does not wake tasks downstream: an element that pulls from it has to poll. Use Queue.
@@ -34,10 +34,10 @@
 //! NotifierQueue([CAPACITY])
 //!
 //! =s queues
-//! stores packets; tells tasks downstream when it has some
+//! stores packets; wakes tasks downstream when it has some
 //!
 //! =d
-//! A C<Queue> that does not tell sources upstream (C<InfiniteSource>) when it is full.
+//! A C<Queue> that does not hold back sources upstream (C<InfiniteSource>) when it is full.
 //!
 //! =a Queue, QuickNoteQueue, SimpleQueue
 //!
@@ -48,8 +48,8 @@
 //! stores packets; drops the oldest when full
 //!
 //! =d
-//! A C<Queue> in which the packet that waits longest makes room for the one that comes. It goes out by output 1 if that
-//! is connected, and is counted as "queue full" and dropped otherwise.
+//! A C<Queue> in which the packet that waits longest makes room for the new packet. The old packet
+//! goes out by output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
 //!
 //! =a Queue, SimpleQueue
 //!
@@ -60,10 +60,11 @@
 //! stores packets; those of its second input leave first
 //!
 //! =d
-//! A C<NotifierQueue> with two inputs. A packet of input 0 waits behind all others, as in any queue; one of input 1
-//! goes before all others, so that the last of these leaves first. When the queue is full, a packet of input 0 finds
-//! no room, and for one of input 1 the packet that would leave last makes room. A packet without room goes out by
-//! output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
+//! A C<NotifierQueue> with two inputs. A packet of input 0 waits behind all others, as in any
+//! queue. A packet of input 1 goes before all others, so that the last of these leaves first. When
+//! the queue is full, a packet of input 0 finds no room. For a packet of input 1, the packet that
+//! would leave last makes room. A packet without room goes out by output 1 if that is connected,
+//! and is counted as "queue full" and dropped otherwise.
 //!
 //! =e
 //!   data -> [0]q :: MixedQueue(200) -> Unqueue -> ...;  urgent -> [1]q;

@@ -5,11 +5,12 @@
 //! pulls packets at regular times and pushes them on
 //!
 //! =d
-//! Pulls up to BURST packets (1 by default) and pushes them out, then waits for INTERVAL (a time such as C<10ms>; a number alone
-//! is seconds) before it does so again. It sleeps while the queues upstream are empty; the first packet after that does
-//! not wait.
+//! Pulls up to BURST packets (1 by default) and pushes them out. Waits for INTERVAL (a time such as
+//! C<10ms>; a number alone is seconds) before it does so again. It sleeps while the queues upstream
+//! are empty; the first packet after that does not wait.
 //!
-//! Different from Click: the INTERVAL is exact, not in milliseconds; each worker moves BURST packets.
+//! Different from Click: the INTERVAL is exact, not in milliseconds, and each worker moves BURST
+//! packets.
 //!
 //! =e
 //!   ... -> Queue -> TimedUnqueue(100ms, 10) -> ...

@@ -5,9 +5,10 @@
 //! pulls packets as fast as possible and pushes them on
 //!
 //! =d
-//! Its task pulls up to BURST packets at a time from upstream and pushes them out. It sleeps while the queues upstream
-//! are empty. BURST is the router's burst size unless given; a negative one is not a limit. With ACTIVE false it does
-//! nothing until the C<active> handler says otherwise. After LIMIT packets (negative, the default: no limit) it ends.
+//! Its task pulls up to BURST packets at a time from upstream and pushes them out. It sleeps while
+//! the queues upstream are empty. BURST is the router's burst size unless given; a negative one is
+//! not a limit. With ACTIVE false it does nothing until the C<active> handler makes it true. After
+//! LIMIT packets (negative, the default: no limit) it ends.
 //!
 //! Different from Click: the default BURST is not 1, and each worker has a LIMIT of its own.
 //!

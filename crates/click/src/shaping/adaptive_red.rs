@@ -2,13 +2,14 @@
 //! AdaptiveRED(TARGET_Q, MAX_P, I<keywords> QUEUES, STABILITY, GENTLE)
 //!
 //! =s aqm
-//! drops packets early and at random, and finds out how many by itself
+//! drops packets early and at random, and adapts how many by itself
 //!
 //! =d
-//! A C<RED> that keeps the average length of its queues near TARGET_Q. Its MIN_THRESH is half of that and its MAX_THRESH one and
-//! a half times that. Every half second it looks at the average: below TARGET_Q, max_p is made smaller by a tenth, but
-//! not below 0.01; above, it grows by 0.01, or by a quarter of itself if that is less, up to 0.5. MAX_P is what it
-//! begins with. The keywords are RED's.
+//! A C<RED> that keeps the average length of its queues near TARGET_Q. Its MIN_THRESH is half of
+//! that and its MAX_THRESH one and a half times that. Every half second it looks at the average.
+//! Below TARGET_Q, max_p is made smaller by a tenth, but not below 0.01. Above, max_p grows by
+//! 0.01, or by a quarter of itself if that is less, up to 0.5. MAX_P is the value that it begins
+//! with. The keywords are RED's.
 //!
 //! =e
 //!   ... -> AdaptiveRED(30, 0.02) -> Queue(200) -> ...

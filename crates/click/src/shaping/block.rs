@@ -5,9 +5,9 @@
 //! splits off packets of senders that send too fast
 //!
 //! =d
-//! Looks at the forward rate annotation, 4 bytes at 32 in the byte order of the machine, where a monitor of rates leaves how fast
-//! the packet's sender is. Packets with at most THRESH there leave by output 0, the others by output 1. With a THRESH of 0
-//! all packets leave by output 0.
+//! Looks at the forward rate annotation, 4 bytes at 32 in the byte order of the machine. A monitor
+//! of rates writes the speed of the packet's sender there. Packets with at most THRESH there leave
+//! by output 0, the others by output 1. With a THRESH of 0 all packets leave by output 0.
 //!
 //! =e
 //!   ... -> b :: Block(500) -> ...;  b[1] -> Discard;

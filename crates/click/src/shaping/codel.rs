@@ -5,18 +5,20 @@
 //! drops packets while they have to wait too long
 //!
 //! =d
-//! Controlled Delay (RFC 8289). A pull element behind a queue that looks at how long each packet waited in it, which it knows from
-//! the packet's first timestamp annotation: put SetTimestamp(FIRST true) before the queue. Once packets have waited for TARGET (5
-//! ms by default) or more all through an INTERVAL (100 ms) it drops one, and further ones ever more often until one has waited
-//! less. They are counted as "waited too long". The last packet of the queue is not dropped.
+//! Controlled Delay (RFC 8289). A pull element behind a queue that looks at how long each packet
+//! waited in it. It knows this from the packet's first timestamp annotation, so put
+//! SetTimestamp(FIRST true) before the queue. Once packets have waited for TARGET (5 ms by default)
+//! or more all through an INTERVAL (100 ms), it drops one. It drops further packets ever more often
+//! until one has waited less. They are counted as "waited too long". The last packet of the queue
+//! is not dropped.
 //!
 //! TARGET and INTERVAL are times such as C<5ms>; a number alone is seconds. A packet without the annotation passes. In a packet
 //! that passes, the annotation becomes the time that it waited, in nanoseconds.
 //!
 //! QUEUES, a list of names with spaces, names its queues if they are not the nearest ones upstream.
 //!
-//! Different from Click: it does what the RFC says, which is younger. Every worker has queues of its own, and its CoDel works
-//! for those.
+//! Different from Click: it follows the RFC, which is younger. Every worker has queues of its own,
+//! and its CoDel works for those.
 //!
 //! =e
 //!   ... -> SetTimestamp(FIRST true) -> Queue(1000) -> CoDel -> Unqueue -> ...

@@ -5,9 +5,9 @@
 //! sorts packets by the recent packet rate
 //!
 //! =d
-//! Measures the rate of packets (an average over some 16 ms) and sends them out by output 0 while it is below RATE1,
-//! by output 1 while it is below RATE2, and so on; by output n from RATEn on. Rates are packets a second and grow.
-//! It has one output more than rates.
+//! Measures the rate of packets (an average over some 16 ms). Packets leave by output 0 while the
+//! rate is below RATE1, by output 1 while it is below RATE2, and so on. From RATEn on they leave by
+//! output n. Rates are packets a second and grow. It has one output more than rates.
 //!
 //! Different from Click: the rate is that of the router, all workers together.
 //!
@@ -24,9 +24,9 @@
 //! sorts packets by the recent bandwidth
 //!
 //! =d
-//! As C<Meter>, with bytes: measures the bandwidth (an average over some 16 ms) and sends packets out by output 0 while
-//! it is below RATE1, by output 1 while it is below RATE2, and so on. Rates are bytes a second, or have a unit:
-//! C<10Mbps>. It has one output more than rates.
+//! As C<Meter>, with bytes. Measures the bandwidth (an average over some 16 ms). Packets leave by
+//! output 0 while it is below RATE1, by output 1 while it is below RATE2, and so on. Rates are
+//! bytes a second, or have a unit: C<10Mbps>. It has one output more than rates.
 //!
 //! Different from Click: the bandwidth is that of the router, all workers together.
 //!

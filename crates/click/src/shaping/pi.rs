@@ -5,18 +5,21 @@
 //! drops packets at random so that queues have a wanted length
 //!
 //! =d
-//! The proportional integral controller. Every W seconds it changes the probability with which it drops packets: it adds A times
-//! what its queues are longer than TARGET packets, and subtracts B times what they were longer at the last look. So
-//! the probability settles where the queues have that length, whatever the load. With a second output, packets go there
-//! instead of being dropped; otherwise they count as "early random drop". QREF is another name for TARGET.
+//! The proportional integral controller. Every W seconds it changes the probability with which it
+//! drops packets. It adds A times the excess of its queues over TARGET packets, and subtracts B
+//! times their excess at the last look. So the probability settles where the queues have that
+//! length, whatever the load. With a second output, packets go there instead of being dropped.
+//! Otherwise they count as "early random drop". QREF is another name for TARGET.
 //!
-//! It watches the queues that C<RED> would, or those named by QUEUES. STABILITY is -log2 of the weight that one new length has in
-//! the average that its handlers tell, 1 to 16, 4 by default.
+//! It watches the queues that C<RED> would, or those named by QUEUES. STABILITY is -log2 of the
+//! weight that one new length has in the average of its handlers, 1 to 16, 4 by default.
 //!
-//! The paper's example, for a link of 3,750 packets a second: W 1/160, A 0.00001822, B 0.00001816, TARGET 200.
+//! The paper's example, for a link of 3,750 packets a second: W 1/160, A 0.00001822, B 0.00001816,
+//! TARGET 200.
 //!
-//! Different from Click: what it does is what the paper says. (Click's forgets the length at the last look and drops with one
-//! minus the probability.) Every worker has queues of its own, and its PI watches those.
+//! Different from Click: it follows the paper. (Click's element forgets the length at the last look
+//! and drops with one minus the probability.) Every worker has queues of its own, and its PI
+//! watches those.
 //!
 //! =e
 //!   ... -> PI(0.00625, 0.00001822, 0.00001816, 200) -> Queue(1000) -> ...

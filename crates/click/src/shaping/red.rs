@@ -5,15 +5,17 @@
 //! drops packets early and at random, by the length of queues
 //!
 //! =d
-//! Random Early Detection. It keeps a moving average of the length of its queues and drops no packet while that is at
-//! most MIN_THRESH. From there to MAX_THRESH the probability grows evenly up to MAX_P (0 to 1), and in the gentle variant
-//! (GENTLE true, the default) from MAX_P to 1 between MAX_THRESH and twice that; beyond, every packet is dropped. Drops
-//! are spread evenly rather than in bunches. With a second output, packets go there instead of being dropped;
-//! otherwise they count as "early random drop".
+//! Random Early Detection. It keeps a moving average of the length of its queues and drops no
+//! packet while that is at most MIN_THRESH. From there to MAX_THRESH the probability grows evenly
+//! up to MAX_P (0 to 1). In the gentle variant (GENTLE true, the default) it grows from MAX_P to 1
+//! between MAX_THRESH and twice that. Beyond, every packet is dropped. Drops are spread evenly
+//! rather than in bunches. With a second output, packets go there instead of being dropped.
+//! Otherwise they count as "early random drop".
 //!
-//! In a push path it watches the nearest queues downstream, in a pull path the nearest ones upstream; or else those
-//! named by QUEUES, a list of names with spaces. STABILITY is -log2 of the weight that one new value has in the average,
-//! 0 to 16, 4 by default; the usual weight of 0.002 is about 9.
+//! In a push path it watches the nearest queues downstream, in a pull path the nearest ones
+//! upstream. QUEUES, a list of names with spaces, names others. STABILITY is -log2 of the weight
+//! that one new value has in the average, 0 to 16, 4 by default. The usual weight of 0.002 is about
+//! 9.
 //!
 //! Different from Click: every worker has queues of its own, and its RED watches those.
 //!

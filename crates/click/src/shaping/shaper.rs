@@ -5,12 +5,12 @@
 //! lets packets be pulled at a limited rate
 //!
 //! =d
-//! A pull element that lets at most RATE packets a second pass. It does not store packets: they stay in the queue
-//! upstream. When it was pulled too seldom it catches up, but what is more than a second behind is forgotten.
-//! A RATE of 0 lets nothing pass.
+//! A pull element that lets at most RATE packets a second pass. It does not store packets: they
+//! stay in the queue upstream. When it was pulled too seldom it catches up, but at most by one
+//! second. A RATE of 0 lets nothing pass.
 //!
-//! With a second output, an element that pulls it gets packets while output 0 would not give any: the traffic beyond
-//! the rate.
+//! With a second output, an element that pulls it gets packets while output 0 would not give any:
+//! the traffic beyond the rate.
 //!
 //! Different from Click: the rate is that of the router, shared by all workers.
 //!

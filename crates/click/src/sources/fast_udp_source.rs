@@ -5,9 +5,10 @@
 //! makes UDP packets of one flow, fast
 //!
 //! =d
-//! Gives, when pulled, Ethernet frames of LENGTH bytes (at least 60, the frame's checksum not counted) with a UDP
-//! datagram from SRCIP and SPORT to DSTIP and DPORT. The frame is made once and copied. There are RATE a second (0: as
-//! many as are pulled), LIMIT in all (negative: no limit).
+//! Gives Ethernet frames when pulled. Each has LENGTH bytes (at least 60, the frame's checksum not
+//! counted) with a UDP datagram from SRCIP and SPORT to DSTIP and DPORT. The frame is made once and
+//! copied. RATE is the frames a second, and 0 gives as many as are pulled. LIMIT is the frames in
+//! all, and a negative number sets no limit.
 //!
 //! Arguments are:
 //!
@@ -19,7 +20,7 @@
 //!
 //! On a router of several workers the first one makes packets, unless StaticThreadSched binds it to another.
 //!
-//! Different from Click: it needs no kernel module; data are zeroes.
+//! Different from Click: it needs no kernel module, and data are zeroes.
 //!
 //! =e
 //!   FastUDPSource(100000, 500000, 60, 0:0:0:0:0:0, 1.0.0.1, 1234, 1:1:1:1:1:1, 2.0.0.2, 1234) -> ToDevice(eth0);

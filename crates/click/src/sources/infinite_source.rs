@@ -5,16 +5,19 @@
 //! makes packets as fast as possible
 //!
 //! =d
-//! Makes packets of DATA (C<\<00 01>> writes bytes), at most LIMIT of them (negative, the default: no limit). Pushing, it
-//! makes BURST packets at a time, the router's burst size unless given; pulled, as many as are asked for. With LENGTH
-//! the data are cut or repeated to that many bytes. Packets carry the time when they were made unless TIMESTAMP is
-//! false. With ACTIVE false it does nothing until the C<active> handler says otherwise. With STOP true it stops the
-//! router after the last packet; END_CALL is a write handler and what is written to it then, instead.
+//! Makes packets of DATA (C<\<00 01>> writes bytes), at most LIMIT of them (negative, the default:
+//! no limit). Pushing, it makes BURST packets at a time, the router's burst size unless given.
+//! Pulled, it makes as many as are asked for. With LENGTH the data are cut or repeated to that many
+//! bytes. Packets carry the time when they were made unless TIMESTAMP is false. With ACTIVE false
+//! it does nothing until the C<active> handler makes it true. With STOP true it stops the router
+//! after the last packet. END_CALL is a write handler with the value for it, which is called then
+//! instead of a stop.
 //!
 //! Pushing, it waits while every path from it leads to a C<Queue>, QuickNoteQueue, ThreadSafeQueue or MSQueue and all of these
 //! are full.
 //!
-//! Different from Click: every worker makes packets, and LIMIT counts those of all workers; the default BURST is not 1.
+//! Different from Click: every worker makes packets, and LIMIT counts those of all workers. The
+//! default BURST is not 1.
 //!
 //! =e
 //!   InfiniteSource(\<00 01 02>, LIMIT 1000000, STOP true) -> Queue -> ...

@@ -5,10 +5,11 @@
 //! makes packets at a rate
 //!
 //! =d
-//! Makes RATE packets of DATA a second (10 by default), at most LIMIT of them (negative, the default: no limit). With
-//! LENGTH the data are cut or repeated to that many bytes. BANDWIDTH, in bytes a second or with a unit, says the rate
-//! another way. When it comes too late it catches up by a hundredth of a second's worth of packets. With ACTIVE false it
-//! does nothing until the C<active> handler says otherwise. With STOP true it stops the router after the last
+//! Makes RATE packets of DATA a second (10 by default), at most LIMIT of them (negative, the
+//! default: no limit). With LENGTH the data are cut or repeated to that many bytes. BANDWIDTH, in
+//! bytes a second or with a unit, is another way to give the rate. When it comes too late it
+//! catches up by a hundredth of a second's worth of packets. With ACTIVE false it does nothing
+//! until the C<active> handler makes it true. With STOP true it stops the router after the last
 //! packet. A RATE of 0 sets no limit.
 //!
 //! Different from Click: on a router of several workers only the first one makes packets.

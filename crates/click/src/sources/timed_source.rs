@@ -5,11 +5,13 @@
 //! makes a packet every so often
 //!
 //! =d
-//! Pushes out a packet of DATA every INTERVAL (a time such as C<10ms>; half a second by default), the first one after
-//! one INTERVAL, at most LIMIT of them (negative, the default: no limit). With ACTIVE false it does nothing until the
-//! C<active> handler says otherwise. With STOP true it stops the router one INTERVAL after the last packet.
+//! Pushes out a packet of DATA every INTERVAL (a time such as C<10ms>, by default half a second),
+//! the first one after one INTERVAL. There are at most LIMIT of them (negative, the default, sets
+//! no limit). With ACTIVE false it does nothing until the C<active> handler makes it true. With
+//! STOP true it stops the router one INTERVAL after the last packet.
 //!
-//! Different from Click: on a router of several workers only the first one makes packets; HEADROOM is not supported.
+//! Different from Click: on a router of several workers only the first one makes packets. HEADROOM
+//! is not supported.
 //!
 //! =e
 //!   TimedSource(1s, hello) -> ...

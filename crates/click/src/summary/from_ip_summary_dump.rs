@@ -33,8 +33,9 @@
 //!
 //! =back
 //!
-//! All others, and lines that begin with C<#>, are passed over. So are lines of which nothing is understood: the first is
-//! reported, all are counted under C<line not understood>. Packets longer than a frame are dropped as such.
+//! All other lines, and lines that begin with C<#>, are skipped. So are lines in which nothing is
+//! understood. The first such line is reported, and all are counted under C<line not understood>.
+//! Packets longer than a frame are dropped as such.
 //!
 //! Arguments are:
 //!
@@ -45,7 +46,7 @@
 //! boolean: keep the distances in time between packets. False by default: as fast as the graph takes them.
 //!
 //! =item ACTIVE
-//! boolean: send at all; see the handler. True by default.
+//! boolean: send at all (see the handler). True by default.
 //!
 //! =item CHECKSUM
 //! boolean: set the checksums of IP, TCP, UDP and ICMP, and make packets as long as their IP header says. False by
@@ -75,7 +76,7 @@
 //! the text of the dump itself, instead of FILENAME.
 //!
 //! =item ZERO
-//! boolean, for the sake of Click's configurations: bytes that no field says are zero whatever it says.
+//! boolean, for Click's configurations: bytes without a field are zero whatever ZERO is.
 //!
 //! =back
 //!

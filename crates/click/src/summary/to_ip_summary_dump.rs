@@ -56,13 +56,27 @@
 //!   payload           bytes behind TCP's or UDP's header, quoted
 //!   payload_len       how many the headers say there are
 //!
-//! C<payload_md5> and C<payload_md5_hex> are not supported; C<tcp_sum>, C<udp_sum> and C<capture_len> are not Click's.
+//! C<payload_md5> and C<payload_md5_hex> are not supported. C<tcp_sum>, C<udp_sum> and
+//! C<capture_len> are not Click's.
 //!
-//! Options are separated by semicolons; NOP and the end of options are not written, but read. A period stands for no
-//! options, a question mark for malformed ones. TCP's are C<mss1400>, C<wscale10>, C<sackok>, C<sack95-98> for each block,
-//! C<ts1:2>; IP's C<rr{10.0.0.1}+5> with 5 places free, C<ssrr{1.0.0.1^1.0.0.2}> and C<lsrr> with a caret where the
-//! pointer points, C<ts{1,!45}+2++3> with 2 places free and an overflow of 3, C<ts.ip{1.0.0.1=1}>,
-//! C<ts.preip{1.0.0.1=1^1.0.0.2}>. Others are numbers: C<98>, C<99=0:5:10>.
+//! Options are separated by semicolons; NOP and the end of options are not written, but read. A
+//! period stands for no options, a question mark for malformed ones. The forms are:
+//!
+//! =item TCP
+//! C<mss1400>, C<wscale10>, C<sackok>, C<sack95-98> for each block, C<ts1:2>
+//!
+//! =item IP
+//! C<rr{10.0.0.1}+5> with 5 places free; C<ssrr{1.0.0.1^1.0.0.2}> and C<lsrr> with a caret where
+//! the pointer points
+//!
+//! =item IP timestamps
+//! C<ts{1,!45}+2++3> with 2 places free and an overflow of 3; C<ts.ip{1.0.0.1=1}>,
+//! C<ts.preip{1.0.0.1=1^1.0.0.2}>
+//!
+//! =item Others
+//! numbers: C<98>, C<99=0:5:10>
+//!
+//! =back
 //!
 //! Other arguments are:
 //!

@@ -2,16 +2,18 @@
 //! Bypass([ACTIVE, I<keyword> INLINE])
 //!
 //! =s classification
-//! sends packets another way when that is switched on
+//! sends packets another way while it is switched on
 //!
 //! =d
-//! Packets pass from input 0 to output 0, as if it were not there. With ACTIVE true they leave by output 1 instead, if that is
-//! connected; in a pull path they come from input 1 instead, if that is. Packets of input 1 always leave by output 0, so that the
-//! other way can lead back here.
+//! Packets pass from input 0 to output 0, as if it were not there. With ACTIVE true they leave by
+//! output 1 instead, if that is connected. In a pull path they come from input 1 instead, if that
+//! is connected. Packets of input 1 always leave by output 0, so that the other path can lead back
+//! here.
 //!
 //! A pull from output 1 is a pull from input 0.
 //!
-//! Different from Click: INLINE means nothing here: packets always go through it, which costs some ten cycles a batch.
+//! Different from Click: INLINE has no effect. Packets always go through the element, which costs
+//! some ten cycles a batch.
 //!
 //! =e
 //!   ... -> b :: Bypass -> sink ...;

@@ -5,9 +5,9 @@
 //! passes packets from inputs to outputs, each of which can be switched off
 //!
 //! =d
-//! Has as many outputs as inputs. Packets of an input leave by the output of the same number. When that is switched off, packets
-//! pushed into it are dropped and counted as "switched off", and those that would be pulled stay where they are. All
-//! are on at first.
+//! Has as many outputs as inputs. Packets of an input leave by the output of the same number. When
+//! that output is switched off, packets pushed into it are dropped and counted as "switched off".
+//! Packets that would be pulled stay where they are. All outputs are on at first.
 //!
 //! =a Switch, InputSwitch, EtherSwitch
 

@@ -5,26 +5,27 @@
 //! permits and denies packets by an ordered list of rules
 //!
 //! =d
-//! Judges each packet by the first rule that matches it, in the order of the rules' numbers; a packet that no
-//! rule matches by DEFAULT. Permitted packets leave by output 0. Denied ones leave by output 1 if that is
-//! connected, and are dropped otherwise. Expects IPv4 packets as CheckIPHeader leaves them, IPv6 packets as
-//! CheckIP6Header does, or both mixed. Packets are not changed.
+//! The first rule that matches a packet, in the order of the rules' numbers, permits or denies it.
+//! DEFAULT decides on a packet that matches none of them. Permitted packets leave by output 0.
+//! Denied packets leave by output 1 if that is connected, and are dropped otherwise. The input
+//! takes IPv4 packets as CheckIPHeader leaves them, IPv6 packets as CheckIP6Header does, or both
+//! mixed. Packets are not changed.
 //!
 //! A rule is
 //!
 //!   [NUMBER] permit|deny [ipv4|ipv6] PROTOCOL FROM [port A[-B]] TO [port A[-B]] [CONDITION ...]
 //!
-//! PROTOCOL is `any`, a name such as tcp, udp, icmp, icmp6, gre, esp, ospf, or a number. FROM and TO are
-//! `any`, an address, or a prefix such as 192.0.2.0/24 or 2001:db8::/32; a prefix makes the rule one for its
-//! family, as do icmp and icmp6 and the words `ipv4` and `ipv6`. Without one of these it is for both. Ports
-//! belong to tcp, udp, sctp, dccp and udplite. Without NUMBER a rule is ten behind the one before. `#` begins
-//! a comment. Conditions are:
+//! PROTOCOL is `any`, a name such as tcp, udp, icmp, icmp6, gre, esp, ospf, or a number. FROM and
+//! TO are `any`, an address, or a prefix such as 192.0.2.0/24 or 2001:db8::/32. A rule with a
+//! prefix is for the prefix's family only. So is a rule with icmp, icmp6, `ipv4` or `ipv6`. Other
+//! rules are for both families. Ports belong to tcp, udp, sctp, dccp and udplite. A rule without
+//! NUMBER gets the number of the rule before plus ten. `#` begins a comment. Conditions are:
 //!
 //! =item in INTERFACE
 //! the paint annotation of the packet, by number, or by a name given in INPUTS.
 //!
 //! =item icmp-type TYPE[/CODE]
-//! ICMP messages of this type, and code; with icmp and icmp6.
+//! ICMP messages of this TYPE and, if given, this CODE. The PROTOCOL is icmp or icmp6.
 //!
 //! =item established
 //! TCP segments with the ACK or the RST bit: not the first one of a connection.
@@ -40,7 +41,7 @@
 //! a file with rules, one a line, beside those among the arguments.
 //!
 //! =item DEFAULT
-//! `permit` or `deny` what no rule matches; deny by default.
+//! `permit` or `deny`, for packets that no rule matches; `deny` by default.
 //!
 //! =item INPUTS
 //! names of paints, such as "eth0 1, eth1 2", behind `Paint(1)` and `Paint(2)` after the FromDevice of these
@@ -48,27 +49,43 @@
 //!
 //! =back
 //!
-//! B<Fragments.> A fragment other than the first has no transport header. Rules with ports, icmp-type or
-//! established do not match it; rules without do. A filter that is to keep out such fragments needs a rule
-//! with `fragment`, and one that is to let in what belongs to a permitted first fragment does, too. Against
-//! the attacks of RFC 1858 and RFC 3128, a list that has a rule with ports, icmp-type or established denies,
-//! whatever else it says, a first fragment that ends before its ports or, of TCP, within its first 16 octets, a second TCP fragment
-//! that begins inside the header (offset 8), a fragment that ends beyond 65,535 octets, and a whole packet that is too
-//! short for its transport header.
+//! B<Fragments.> A fragment other than the first has no transport header. Rules with ports,
+//! icmp-type or established do not match such a fragment; rules without these do. A list that is to
+//! deny such fragments needs a rule with `fragment`. So does a list that is to permit the fragments
+//! that belong to a permitted first fragment.
+//!
+//! The attacks of RFC 1858 and RFC 3128 use fragments. Against them, a list that has a rule with
+//! ports, icmp-type or established always denies these packets, whatever its other rules permit:
+//!
+//! =item *
+//! a first fragment that ends before its ports or, of TCP, within its first 16 octets,
+//!
+//! =item *
+//! a second TCP fragment that begins inside the header (offset 8),
+//!
+//! =item *
+//! a fragment that ends beyond 65,535 octets,
+//!
+//! =item *
+//! a whole packet that is too short for its transport header.
+//!
+//! =back
 //!
 //! B<IPv6 extension headers.> The protocol is that of the header behind hop-by-hop options, routing,
-//! fragment, destination options and authentication headers, at most eight. Where these do not lead to one, also
-//! because they are in the first fragment, a list with a rule that asks for a protocol (or for what comes behind) denies
-//! the packet.
+//! fragment, destination options and authentication headers, at most eight. Where these do not lead
+//! to such a header, the protocol is hidden. This is so in a later fragment too, if the first
+//! fragment holds more of these headers. Then a list denies the packet if one of its rules asks for
+//! a protocol, or for fields behind it.
 //!
-//! B<Changes> are made while packets flow. Each batch is judged by the list before the change or by the one
-//! after it. A thousand rules take some milliseconds to compile. The program does that on a thread of its own
-//! when it reads its access list again; who writes to the handlers leaves it to the slow thread if the
-//! configuration has one for this element (behind a Punt, that is), and to the last worker otherwise, between
-//! two batches.
+//! B<Changes> are made while packets flow. Each batch is judged by the list before the change or by
+//! the list after it. A thousand rules take some milliseconds to compile. When the program reads
+//! its access list again, it compiles on a thread of its own. After a write to a handler, the slow
+//! thread compiles if the configuration has one for this element (behind a Punt). Otherwise the
+//! last worker compiles, between two batches.
 //!
-//! Drop reasons: denied by rule, denied by default, tiny fragment, fragment beyond 65535 octets, truncated transport
-//! header, no IP header, fragment of a hidden protocol, and those of IPv6 extension headers.
+//! Drop reasons: `denied by rule`, `denied by default`, `tiny fragment`,
+//! `fragment beyond 65535 octets`, `truncated transport header`, `no IP header`,
+//! `fragment of a hidden protocol`, and those of IPv6 extension headers.
 //!
 //! =e
 //!   ... -> Strip(14) -> CheckIPHeader

@@ -5,21 +5,23 @@
 //! receives packets from a port
 //!
 //! =d
-//! Receives packets from the port DEVNAME and pushes them, Ethernet header first. DEVNAME is an interface of
-//! Linux (`eth0`), or any port this program knows: `tap:brick0`, `pcap:in.pcap`, `memory:a` (see
-//! `brickway run --help`); the command line may say what the name stands for (`--port eth0=...`). An Ethernet address, or a
-//! name for one (C<uplink:eth>), stands for the interface that has it.
+//! Receives packets from the port DEVNAME and pushes them, Ethernet header first. DEVNAME is an
+//! interface of Linux (`eth0`), or any port that this program knows: `tap:brick0`, `pcap:in.pcap`,
+//! `memory:a` (see `brickway run --help`). The command line may define the port behind the name
+//! (`--port eth0=...`). An Ethernet address, or a name for one (C<uplink:eth>), stands for the
+//! interface that has it.
 //!
-//! With several workers each receives from its own queue of the port. When the port has fewer queues than there are
-//! workers, those that have one share its packets out: flows stay whole and in order, by the hash of their addresses
-//! and ports. Handlers show and change while traffic flows which worker has which queue, and which part of a queue's
-//! packets ("buckets", 256 a queue) is processed by which worker; nothing is lost and no flow overtakes itself.
+//! With several workers each receives from its own queue of the port. When the port has fewer
+//! queues than there are workers, the workers with a queue share its packets out. Flows stay whole
+//! and in order, by the hash of their addresses and ports. Handlers show which worker has which
+//! queue, and which worker processes which part of a queue's packets ("buckets", 256 a queue). They
+//! also change both while traffic flows: nothing is lost and no flow overtakes itself.
 //! StaticThreadSched binds all queues of the port to one worker.
 //!
 //! Arguments are:
 //!
-//! PROMISC: boolean. Whether to receive packets to other hosts too. False by default; true asks the port for
-//! promiscuous mode.
+//! PROMISC: boolean. Whether to receive packets to other hosts too. False by default. True asks the
+//! port for promiscuous mode.
 //!
 //! SNAPLEN: cut received packets to this many bytes. By default they are received whole.
 //!
@@ -27,8 +29,9 @@
 //!
 //! STOP: boolean. Whether the router stops when the port (a file) is at its end. False by default.
 //!
-//! SNIFFER: boolean. False keeps what the interface receives away from Linux, which then answers nothing there (Linux 6.6
-//! or newer). True, the default, takes nothing away from it: what the kernel does with packets is up to the driver.
+//! SNIFFER: boolean. False keeps the packets of the interface away from Linux, which then answers
+//! nothing there (Linux 6.6 or newer). True, the default, takes nothing away from Linux. The driver
+//! then decides whether the kernel processes the packets too.
 //!
 //! METHOD: PCAP or LINUX. It is accepted and has no effect, because DEVNAME selects the driver.
 //!

@@ -5,23 +5,26 @@
 //! sends packets to a port
 //!
 //! =d
-//! Sends packets out by the port DEVNAME (see FromDevice for what that may be). Each worker sends on its own
-//! queue of the port, the slow thread too.
+//! Sends packets out by the port DEVNAME, which is a name as for FromDevice. Each worker sends on
+//! its own queue of the port, the slow thread too.
 //!
-//! Its input is agnostic. Pulled (behind a Queue), it takes packets when the port has room, so that the queue
-//! fills when the port is slow, as in Click. Pushed, it gathers what comes within a turn of the worker and
-//! sends it at once when BURST packets are there or the turn ends; when the port has no room the packets are
-//! dropped as "transmit queue full", or hold the receivers back (BLOCKING). Pushing is faster.
+//! Its input is agnostic. Pulled (behind a Queue), it takes packets when the port has room, so that
+//! the queue fills when the port is slow, as in Click. Pushed, it gathers the packets of one turn
+//! of the worker. It sends them when BURST packets are there, or when the turn ends. When the port
+//! has no room, the packets are dropped as "transmit queue full", or hold the receivers back
+//! (BLOCKING). Pushing is faster.
 //!
 //! Arguments are:
 //!
 //! BURST: packets sent at a time, 1 to 256. The router's burst by default.
 //!
-//! TIMEOUT: time that pushed packets may wait until there are BURST of them. 0 by default: they leave with the turn.
+//! TIMEOUT: time that pushed packets may wait until there are BURST of them. 0 by default: they
+//! leave with the turn.
 //!
-//! BLOCKING: boolean. True: when the port has no room, the FromDevices whose packets lead here receive nothing until it
-//! has; some 4,000 packets that were on their way wait here meanwhile. Elements that make packets are not held back, so
-//! those may be dropped. False, the default: packets are dropped.
+//! BLOCKING: boolean. False, the default: when the port has no room, packets are dropped. True: the
+//! FromDevices whose packets lead here then receive nothing until the port has room. Some 4,000
+//! packets that were on their way wait here meanwhile. Elements that make packets are not held
+//! back, so their packets may be dropped.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!

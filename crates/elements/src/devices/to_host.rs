@@ -5,10 +5,11 @@
 //! hands packets to Linux
 //!
 //! =d
-//! Gives Ethernet frames to Linux as if they had come in by the interface DEVNAME. That is the virtual one (a TAP device)
-//! that FromHost with the same DEVNAME makes; another interface that is there, a network card say (Linux 6.6 or newer);
-//! else a virtual one is made. Without DEVNAME it is that of the first FromHost, or C<host0>. Several ToHosts may have
-//! one DEVNAME. Its input is agnostic, as ToDevice's.
+//! Gives Ethernet frames to Linux as if they had come in by the interface DEVNAME. A FromHost with
+//! the same DEVNAME makes that interface, a virtual one (a TAP device). Without such a FromHost,
+//! the interface is one that exists, such as a network card (Linux 6.6 or newer). If there is none,
+//! a virtual interface is made. Without DEVNAME the interface is that of the first FromHost, or
+//! C<host0>. Several ToHosts may have one DEVNAME. Its input is agnostic, as ToDevice's.
 //!
 //! =e
 //!   rt[0] -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> ToHost(fake0);

@@ -5,11 +5,11 @@
 //! drops Ethernet packets for other hosts
 //!
 //! =d
-//! Does what the hardware of an interface with the address ETHER does with what it receives. Sets the packet type
-//! annotation to HOST, BROADCAST, MULTICAST or OTHERHOST after the Ethernet destination. Drops packets of type
-//! OTHERHOST unless DROP_OTHER is false, and packets from ETHER itself if DROP_OWN is true (it is false by default).
-//! If output 1 is in use, packets leave by it instead of being dropped. The Ethernet header starts OFFSET bytes into
-//! the packet.
+//! Filters packets as the hardware of an interface with the address ETHER does. Sets the packet
+//! type annotation to HOST, BROADCAST, MULTICAST or OTHERHOST by the Ethernet destination. Drops
+//! packets of type OTHERHOST unless DROP_OTHER is false, and packets from ETHER itself if DROP_OWN
+//! is true (it is false by default). If output 1 is in use, packets leave by it instead of being
+//! dropped. The Ethernet header starts OFFSET bytes into the packet.
 //!
 //! Dropped packets are counted as "to another host", "from our own address", and "truncated Ethernet header" if there is
 //! no whole header.

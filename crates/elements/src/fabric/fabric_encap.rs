@@ -5,8 +5,8 @@
 //! puts whole Ethernet frames into the fabric, to one node or several
 //!
 //! =d
-//! FABRIC names a Fabric element. Puts the fabric's header before each frame, for input 0 of ToFabric. KIND is the
-//! task of the node that gets it:
+//! FABRIC names a Fabric element. Puts the fabric's header before each frame, for input 0 of
+//! ToFabric. KIND is the task of the node that gets the frame:
 //!
 //! =item to-host
 //! gives it to the cluster's host, as if it came in by port LABEL of the cluster;
@@ -18,23 +18,29 @@
 //! routes it, as if it came in by port LABEL of the cluster;
 //!
 //! =item to-leader
-//! does the same, being the leader. NODE is the leader. A frame that was carried so once is dropped as "carried to the leader
-//! already": nodes that do not know yet who leads do not send it to and fro.
+//! does the same on the leader. NODE is the leader. A frame that was carried so once is dropped as
+//! "carried to the leader already". So nodes that do not know the leader yet do not send it back
+//! and forth.
 //!
 //! =back
 //!
-//! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with weights, "NODE WEIGHT,
-//! NODE WEIGHT ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes,
-//! or routing nodes come and go. Nodes that cannot be reached, and those of weight 0, get none until they can be
-//! again. Either way no more flows change their node than must. Without a node to be reached frames are dropped as
-//! "no node". A frame for this very node leaves by output 1 as it came, or is dropped as "for this node" without it.
+//! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with
+//! weights, "NODE WEIGHT, NODE WEIGHT ...", among which flows are divided. It can be changed at run
+//! time, as the cluster's leader changes, or routing nodes come and go. Nodes that cannot be
+//! reached, and those of weight 0, get no flows meanwhile. In each case only as many flows change
+//! their node as must. If no node can be reached, frames are dropped as "no node". A frame for this
+//! very node leaves by output 1 as it came, or is dropped as "for this node" without it.
 //!
-//! B<Classes.> "NODE WEIGHT serves RULE; RULE ..." makes a node one for these flows only. A rule is one of ACL without number and action,
-//! such as C<udp any any port 53>; C<in NUMBER> is the packet's paint. The first rule that matches, in the order in which NODE names them
-//! first, says the class of a packet. Flows of a class are divided among the nodes that serve it; while none of these can be reached they
-//! go where the general nodes, which serve nothing, would have them. Flows of no class are divided among the general nodes, and among all
-//! nodes while there is no general one. Rules with ports, icmp-type or established match no fragment, not even the first one, so that all
-//! fragments of a packet go to one node. A packet without a proper IP header is of no class.
+//! B<Classes.> "NODE WEIGHT serves RULE; RULE ..." makes a node one for these flows only. A rule is
+//! one of ACL without number and action, such as C<udp any any port 53>; C<in NUMBER> is the
+//! packet's paint. The first rule that matches decides the class of a packet. Rules are tried in
+//! the order in which NODE names them first.
+//!
+//! Flows of a class are divided among the nodes that serve it. While none of these can be reached,
+//! the flows go to the general nodes, which serve nothing. Flows of no class are divided among the
+//! general nodes, and among all nodes while there is no general one. Rules with ports, icmp-type or
+//! established match no fragment, not even the first one, so that all fragments of a packet go to
+//! one node. A packet without a proper IP header is of no class.
 //!
 //! =e
 //!   Paint(3) -> host :: FabricEncap(fabric, to-host, NODE 0) -> to;  host[1] -> ...

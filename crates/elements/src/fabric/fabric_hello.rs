@@ -2,24 +2,27 @@
 //! FabricHello(FABRIC)
 //!
 //! =s fabric
-//! says and hears hellos on the links to other nodes
+//! sends and receives hellos on the links to other nodes
 //!
 //! =d
-//! FABRIC names a Fabric element. Takes hellos as FromFabric gives them, painted with the number of their link, and
-//! sends hellos of its own: output I<i> is link I<i> of this node. From these it knows which links work both ways,
-//! and which links between other nodes do; ToFabric uses only ways that are alive. Messages report links that come
-//! and go, and wrong wiring.
+//! FABRIC names a Fabric element. Takes hellos as FromFabric gives them, painted with the number of
+//! their link. Sends hellos of its own: output I<i> is link I<i> of this node. The hellos show
+//! which links work both ways, of this node and between other nodes. ToFabric uses only paths that
+//! are alive. Messages report links that come and go, and wrong wiring.
 //!
-//! It stands behind a Punt, on the slow thread: a worker that hangs receives no hellos, so its node reports that it
-//! has no neighbours. A slow thread that hangs sends none. Either way the others bypass this node.
+//! It stands behind a Punt, on the slow thread. A worker that hangs receives no hellos, so its node
+//! reports that it has no neighbours. A slow thread that hangs sends none. Either way the other
+//! nodes bypass this node.
 //!
-//! Hellos carry a tag made with the cluster's key, which the control plane gives and changes at any time. Without one the element warns
-//! when it starts: everybody who reaches a link can then be any node.
+//! Hellos carry a tag made with the cluster's key, which the control plane gives and changes at any
+//! time. Without a key the element warns when it starts: everybody who reaches a link can then be
+//! any node.
 //!
-//! Hellos that are not believed are dropped and counted: "malformed hello", "hello of another version", "hello
-//! without the cluster's key", "hello of another cluster", "this node's own hello", "hello with this node's number",
-//! "hello of another topology", "hello by a wrong link", "hello of a second node with one number", "replayed hello".
-//! A message reports a problem when it begins, once for each cause, however many there are.
+//! Hellos that are not believed are dropped and counted: `malformed hello`,
+//! `hello of another version`, `hello without the cluster's key`, `hello of another cluster`,
+//! `this node's own hello`, `hello with this node's number`, `hello of another topology`,
+//! `hello by a wrong link`, `hello of a second node with one number`, `replayed hello`. A message
+//! reports a problem when it begins, once for each cause, however many hellos have it.
 //!
 //! =e
 //!   from0[1], from1[1] => Punt -> hellos :: FabricHello(fabric);

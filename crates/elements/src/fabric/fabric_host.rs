@@ -2,19 +2,21 @@
 //! FabricHost(FABRIC, PORT0, PORT1, ...)
 //!
 //! =s fabric
-//! the cluster's ports as Linux sees them on the leader
+//! the cluster's ports as Linux has them on the leader
 //!
 //! =d
-//! FABRIC names a Fabric element; the ports are this node's own, as for FromFabric. On the node whose Linux is the
-//! cluster's host, every port of the cluster is a TAP device there. The control plane sets these devices while the
-//! router runs. All other nodes have none.
+//! FABRIC names a Fabric element; the ports are this node's own, as for FromFabric. On the node
+//! whose Linux is the cluster's host, every port of the cluster is a TAP device there. The control
+//! plane sets these devices while the router runs. All other nodes have none.
 //!
-//! Takes whole Ethernet frames, painted with the number of the cluster's port that they came in by, and gives them to Linux by the
-//! interface of that port. A frame to the address 00:00:00:00:00:00, which has lost its Ethernet header on its way here, gets the
-//! interface's own address as destination, so that Linux takes it.
+//! Takes whole Ethernet frames, painted with the number of the cluster's port that they came in by.
+//! Gives them to Linux by the interface of that port. A frame that has lost its Ethernet header on
+//! its way here has the destination 00:00:00:00:00:00. It gets the interface's own address as
+//! destination, so that Linux takes it.
 //!
-//! ESP that EspReseal has made, and what IpsecPolicy leaves to Linux, come from an address that nobody else knows. By it Linux's packet
-//! filter tells them from ESP that nobody has checked, and leaves fragments as they are.
+//! ESP from EspReseal, and packets that IpsecPolicy punts to Linux, have a source address that
+//! nobody else knows. By it Linux's packet filter distinguishes them from ESP that nobody has
+//! checked, and leaves fragments as they are.
 //!
 //! Frames from Linux are painted with the number of their port. The outputs are:
 //!
@@ -26,8 +28,9 @@
 //!
 //! =back
 //!
-//! It stands behind a Punt, on the slow thread. Frames are dropped as "not the leader" where there are no ports, as "no such port" where this
-//! one is not among them, and for the reasons that the TAP device has.
+//! It stands behind a Punt, on the slow thread. Frames are dropped as "not the leader" where there
+//! are no ports, and as "no such port" where their port is not among them. They are also dropped
+//! for the reasons that the TAP device has.
 //!
 //! =e
 //!   from0[3], encap[1] => Punt -> host :: FabricHost(fabric, eth1, eth2);

@@ -5,20 +5,22 @@
 //! gives each input node of the cluster its share of an overloaded output
 //!
 //! =d
-//! Stands before a ToDevice, which pulls from it. FABRIC names a Fabric element. While the port takes all that comes, packets
-//! pass in order of arrival. When more comes than it takes, packets of each input node wait in a queue of their own, and
-//! the queues take turns, byte for byte (deficit round robin). When CAPACITY packets wait, the longest queue loses its
-//! newest packet, as "output is overloaded". So a node that sends less than its share loses nothing, and what it leaves is
-//! the others'.
+//! Stands before a ToDevice, which pulls from it. FABRIC names a Fabric element. While the port
+//! takes all packets, they pass in order of arrival. When more packets come than it takes, packets
+//! of each input node wait in a queue of their own. The queues take turns, byte for byte (deficit
+//! round robin). When CAPACITY packets wait, the longest queue loses its newest packet, as "output
+//! is overloaded". So a node that sends less than its share loses nothing, and the other nodes get
+//! the rest of its share.
 //!
-//! FromFabric leaves the number of the input node with each packet. Packets that FromFabric has not touched came in
-//! by this node.
+//! FromFabric leaves the number of the input node with each packet. Packets that FromFabric has not
+//! touched came in by this node.
 //!
-//! CAPACITY is 1 to 1048576 packets; default is 1000. Each worker has queues of that CAPACITY for what it sends itself, and
-//! shares that out: nodes get equal shares of the port as far as workers do.
+//! CAPACITY is 1 to 1048576 packets; default is 1000. Each worker has queues of that CAPACITY for
+//! the packets that it sends itself, and shares out its own part of the port. Nodes get equal
+//! shares of the port as far as workers do.
 //!
-//! Give the ToDevice a BURST that is as large as the bursts of all links together: it sends so many packets in a turn of
-//! its worker.
+//! Give the ToDevice a BURST that is as large as the bursts of all links together. It sends as many
+//! packets in a turn of its worker.
 //!
 //! =e
 //!   fabric :: Fabric(mesh(3), 0);

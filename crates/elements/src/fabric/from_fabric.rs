@@ -2,11 +2,12 @@
 //! FromFabric(FABRIC, LINK, PORT0, PORT1, ...)
 //!
 //! =s fabric
-//! takes packets from another node of the cluster: relays them, or sends them to their next hop
+//! takes packets from another node of the cluster, to relay them or to send them to their next hop
 //!
 //! =d
-//! FABRIC names a Fabric element; LINK is the number of this node's link that the frames come by; the ports are this node's own. Reads
-//! nothing but the fabric's header: the input node has done all the rest. With I<n> links of this node the outputs are:
+//! FABRIC names a Fabric element. LINK is the number of this node's link that the frames come by.
+//! The ports are this node's own. Reads only the fabric's header, because the input node has done
+//! all the rest. With I<n> links of this node the outputs are:
 //!
 //! =item i, less than n
 //! frames for other nodes, which go on by link I<i>;
@@ -18,22 +19,37 @@
 //! Ethernet frames for the cluster's host, painted with the number of the cluster's port that they came in by;
 //!
 //! =item n+2
-//! Ethernet frames that this node has to route, painted likewise. Those that FabricEncap carried to the leader are not carried again;
+//! Ethernet frames that this node has to route, painted likewise. Frames that FabricEncap carried
+//! to the leader are not carried again;
 //!
 //! =item n+3+i
-//! output of PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's host as they are.
+//! output of PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's
+//! host as they are.
 //!
 //! =back
 //!
 //! Packets that have arrived carry the number of their input node, for FabricShare.
 //!
-//! Packets are believed of a neighbour that has proved by its hellos who it is: on a switch of the node that the frame's source
-//! address names, on a dedicated link of whom the topology says. All others are dropped as "from a stranger".
+//! Packets are accepted only from a neighbour that has proved its identity by its hellos. On a
+//! switch, that is the node that the frame's source address names. On a dedicated link, it is the
+//! node that the topology names. All other packets are dropped as "from a stranger".
 //!
-//! Dropped and counted are also frames of others ("no fabric header", "of another cluster", "for another node"), those that mean nothing here ("unknown
-//! kind of fabric frame", "no node in fabric header", "unknown adjacency", "no such port"), frames of Linux from a node that does not lead
-//! ("not from the leader"), and those that have
-//! passed too many nodes ("circles") or whose way on is cut ("link is down").
+//! These frames are dropped and counted too:
+//!
+//! =item *
+//! frames of others: `no fabric header`, `of another cluster`, `for another node`
+//!
+//! =item *
+//! frames that mean nothing here: `unknown kind of fabric frame`, `no node in fabric header`,
+//! `unknown adjacency`, `no such port`
+//!
+//! =item *
+//! frames of Linux from a node that does not lead: `not from the leader`
+//!
+//! =item *
+//! frames that have passed too many nodes (`circles`) or whose path is cut (`link is down`)
+//!
+//! =back
 //!
 //! =e
 //!   fabric :: Fabric(mesh(3), 0);

@@ -5,14 +5,15 @@
 //! sends packets to other nodes of the cluster, directly or over a third
 //!
 //! =d
-//! FABRIC names a Fabric element. Packets come with the fabric's header before them, which says to which node and
-//! what happens there: FIBLookup puts it there like any next hop's, FabricEncap around whole frames. ToFabric adds
-//! the path. Up to R/N of what goes to a node goes directly, the rest over an intermediate node; packets of a flow
-//! that come within DELTA of each other keep their path while its first link has room. Packets that FromFabric relays
-//! take room too.
+//! FABRIC names a Fabric element. Packets come with the fabric's header before them, which has the
+//! node that they go to and the task there. FIBLookup puts the header there like any next hop's,
+//! and FabricEncap around whole frames. ToFabric adds the path. Up to R/N of the traffic to a node
+//! goes directly, the rest over an intermediate node. Packets of a flow that come within DELTA of
+//! each other keep their path while its first link has room. Packets that FromFabric relays take
+//! room too.
 //!
-//! Output I<i> is link I<i> of this node. A packet for a node that cannot be reached is dropped as "node is not
-//! reachable"; one for this node as "for this node".
+//! Output I<i> is link I<i> of this node. A packet for a node that cannot be reached is dropped as
+//! "node is not reachable", and one for this node as "for this node".
 //!
 //! =e
 //!   fabric :: Fabric(mesh(3), 0);

@@ -5,51 +5,72 @@
 //! answers packets with ICMPv6 errors
 //!
 //! =d
-//! Makes an ICMPv6 error (RFC 4443) of TYPE and CODE about each packet, whose IPv6 header must be marked, and
-//! emits that in its place, addressed to the packet's source. It comes from SRC and quotes as much of the
-//! packet as fits MTU.
+//! Makes an ICMPv6 error (RFC 4443) of TYPE and CODE about each packet, whose IPv6 header must be
+//! marked. Emits the error in place of the packet, addressed to the packet's source. The error
+//! comes from SRC and quotes as much of the packet as fits MTU.
 //!
-//! SRC is an address, or several separated by spaces: then the n-th is for packets painted with colour n, and
-//! the first for all others. If the packet was sent to one of them, the error comes from that one (RFC 4443,
-//! 2.2).
+//! SRC is an address, or several separated by spaces. Of several, the n-th is for packets painted
+//! with colour n, and the first for all others. If the packet was sent to one of them, the error
+//! comes from that one (RFC 4443, 2.2).
 //!
-//! TYPE and CODE are numbers or names; CODE is 0 by default. TYPE is one of unreachable [1], packettoobig
-//! [2], timeexceeded [3], parameterproblem [4]. Names of CODE are noroute [0], prohibited [1], beyondscope
-//! [2], address [3], port [4], sourcepolicy [5] and rejectroute [6] for unreachable; hoplimit [0] and
-//! reassembly [1] for timeexceeded; erroratptr [0], nextheader [1] and option [2] for parameterproblem.
+//! TYPE and CODE are numbers or names; CODE is 0 by default. The types, and the names of their
+//! codes, are:
 //!
-//! A parameter problem points at the byte that the parameter problem annotation names; packettoobig tells
-//! PMTU.
+//!   unreachable [1]       noroute [0], prohibited [1], beyondscope [2], address [3], port [4],
+//!                         sourcepolicy [5], rejectroute [6]
+//!   packettoobig [2]
+//!   timeexceeded [3]      hoplimit [0], reassembly [1]
+//!   parameterproblem [4]  erroratptr [0], nextheader [1], option [2]
 //!
-//! No error is sent about an ICMPv6 error or redirect, nor, but for packettoobig and parameterproblem with
-//! code option, about a packet to a group or one that came as a link-level broadcast or multicast, nor about
-//! one whose source is not a single host (RFC 4443, 2.4 (e)). Of a packet whose extension headers are
-//! malformed, or of a later fragment of an ICMPv6 message, nobody can tell, so none is sent either. Those
-//! packets are dropped. Anycast addresses must be given in BADADDRS, separated by spaces.
+//! A parameter problem points at the byte that the parameter problem annotation names. A
+//! packettoobig reports PMTU.
 //!
-//! The destination annotation of an error is its destination; its paint is that of the packet, so that what
-//! goes to a link-local address can be sent where that came from. Connect the output to the route lookup.
+//! Some packets get no error (RFC 4443, 2.4 (e)). They are dropped:
 //!
-//! =item MTU
-//! longest error to make, in bytes with its IPv6 header; 1280 by default and at most (RFC 4443, 2.4 (c)), 96
-//! at least.
+//! =item *
+//! ICMPv6 errors and redirects
 //!
-//! =item PMTU
-//! the MTU that packettoobig tells, 1280 by default.
+//! =item *
+//! packets to a group, and packets that came as a link-level broadcast or multicast, except for
+//! packettoobig and parameterproblem with code option
 //!
-//! =item RATE
-//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 4443, 2.4 (f)).
+//! =item *
+//! packets whose source is not a single host
 //!
-//! =item BURST
-//! how many may go at once when there were none for a while; 100 by default.
+//! =item *
+//! packets with malformed extension headers, and later fragments of ICMPv6 messages, because these
+//! may be such packets too
 //!
 //! =back
 //!
-//! Other than in Click: there is a rate limit, and the keywords; redirects are not made.
+//! Anycast addresses must be given in BADADDRS, separated by spaces.
 //!
-//! Drop reasons: no IPv6 header, about an ICMPv6 error, about a truncated ICMPv6 message, about a fragment of
-//! an ICMPv6 message, about malformed extension headers, about an IP multicast, about a link-level broadcast,
-//! about a packet from a bad source, too many ICMP errors, no frame for an ICMP error.
+//! The destination annotation of an error is its destination. Its paint is that of the packet, so
+//! an error to a link-local address can be sent where the packet came from. Connect the output to
+//! the route lookup.
+//!
+//! =item MTU
+//! longest error to make, in bytes with its IPv6 header; 1280 by default and at most (RFC 4443, 2.4
+//! (c)), 96 at least.
+//!
+//! =item PMTU
+//! the MTU that packettoobig reports, 1280 by default.
+//!
+//! =item RATE
+//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 4443, 2.4
+//! (f)).
+//!
+//! =item BURST
+//! most errors at once after a time without errors; 100 by default.
+//!
+//! =back
+//!
+//! Different from Click: the rate limit and the keywords are additions, and redirects are not made.
+//!
+//! Drop reasons: `no IPv6 header`, `about an ICMPv6 error`, `about a truncated ICMPv6 message`,
+//! `about a fragment of an ICMPv6 message`, `about malformed extension headers`,
+//! `about an IP multicast`, `about a link-level broadcast`, `about a packet from a bad source`,
+//! `too many ICMP errors`, `no frame for an ICMP error`.
 //!
 //! =e
 //!   hl :: DecIP6HLIM;

@@ -5,56 +5,82 @@
 //! answers packets with ICMP errors
 //!
 //! =d
-//! Makes an ICMP error of TYPE and CODE about each packet, whose IP header must be marked, and emits that in
-//! its place, addressed to the packet's source. It comes from SRC and quotes the packet: its IP header and as
-//! much of the rest as fits MTU.
+//! Makes an ICMP error of TYPE and CODE about each packet, whose IP header must be marked. Emits
+//! the error in place of the packet, addressed to the packet's source. The error comes from SRC. It
+//! quotes the packet: its IP header and as much of the rest as fits MTU.
 //!
-//! SRC is an address, or several separated by spaces: then the n-th is for packets painted with colour n, and
-//! the first for all others. If the packet was sent to one of them, the error comes from that one.
+//! SRC is an address, or several separated by spaces. Of several, the n-th is for packets painted
+//! with colour n, and the first for all others. If the packet was sent to one of them, the error
+//! comes from that one.
 //!
-//! TYPE and CODE are numbers or names; CODE is 0 by default. TYPE is one of unreachable [3], sourcequench
-//! [4], redirect [5], timeexceeded [11], parameterproblem [12]. Names of CODE are net [0], host [1], protocol
-//! [2], port [3], needfrag [4], srcroutefail [5], netunknown [6], hostunknown [7], isolated [8],
-//! netprohibited [9], hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13], hostprecedence
-//! [14] and precedencecutoff [15] for unreachable; net, host, tosnet and toshost for redirect; transit [0]
-//! and reassembly [1] for timeexceeded; erroratptr [0], missingopt [1] and length [2] for parameterproblem.
+//! TYPE and CODE are numbers or names; CODE is 0 by default. The types, and the names of their
+//! codes, are:
 //!
-//! A parameter problem with code erroratptr points at the byte that the parameter problem annotation names
-//! (IPGWOptions sets it); a redirect names the gateway in the destination annotation; unreachable with code
-//! needfrag tells PMTU.
+//!   unreachable [3]        net [0], host [1], protocol [2], port [3], needfrag [4],
+//!                          srcroutefail [5], netunknown [6], hostunknown [7], isolated [8], netprohibited [9],
+//!                          hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13],
+//!                          hostprecedence [14], precedencecutoff [15]
+//!   sourcequench [4]
+//!   redirect [5]           net, host, tosnet, toshost
+//!   timeexceeded [11]      transit [0], reassembly [1]
+//!   parameterproblem [12]  erroratptr [0], missingopt [1], length [2]
 //!
-//! No error is sent about an ICMP error, a fragment that is not the first, a link-level broadcast or
-//! multicast, a packet to an IP broadcast or multicast address, or one whose source is not a single host (RFC
-//! 1122, 3.2.2; RFC 1812, 4.3.2.7). Those packets are dropped. Directed broadcast addresses must be given in
-//! BADADDRS, separated by spaces.
+//! A parameter problem with code erroratptr points at the byte that the parameter problem
+//! annotation names (IPGWOptions sets it). A redirect names the gateway in the destination
+//! annotation. An unreachable with code needfrag reports PMTU.
 //!
-//! The destination annotation of an error is its destination, its "fix source" annotation is set, so that
-//! FixIPSrc gives it the address of the interface it leaves by. Connect the output to the route lookup.
+//! Some packets get no error (RFC 1122, 3.2.2; RFC 1812, 4.3.2.7). They are dropped:
+//!
+//! =item *
+//! ICMP errors
+//!
+//! =item *
+//! fragments that are not the first
+//!
+//! =item *
+//! link-level broadcasts and multicasts
+//!
+//! =item *
+//! packets to an IP broadcast or multicast address
+//!
+//! =item *
+//! packets whose source is not a single host
+//!
+//! =back
+//!
+//! Directed broadcast addresses must be given in BADADDRS, separated by spaces.
+//!
+//! The destination annotation of an error is its destination. Its "fix source" annotation is set,
+//! so that FixIPSrc gives the error the address of the interface that it leaves by. Connect the
+//! output to the route lookup.
 //!
 //! =item MTU
-//! longest error to make, in bytes with its IP header; 576 by default (RFC 1812, 4.3.2.3), 56 at least.
+//! longest error to make, in bytes with its IP header; 576 by default (RFC 1812, 4.3.2.3), 56 at
+//! least.
 //!
 //! =item PMTU
-//! the MTU that needfrag tells, 0 by default.
+//! the MTU that needfrag reports, 0 by default.
 //!
 //! =item SET_FIX_ANNO
 //! whether the "fix source" annotation is set; true by default. USE_FIX_ANNO is the same.
 //!
 //! =item RATE
-//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 1812, 4.3.2.8).
+//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 1812,
+//! 4.3.2.8).
 //!
 //! =item BURST
-//! how many may go at once when there were none for a while; 100 by default.
+//! most errors at once after a time without errors; 100 by default.
 //!
 //! =back
 //!
-//! Where the packet came by a source route, the error takes it back. Other than in Click, that goes as RFC
-//! 1122, 3.2.1.8 says: first to the last router of the route, and to the source at its end. The rate limit,
-//! and lists of SRC, are additions too.
+//! Where the packet came by a source route, the error takes the route back. It follows RFC 1122,
+//! 3.2.1.8: first to the last router of the route, and to the source at its end. Click does not.
+//! The rate limit, and lists of SRC, are additions too.
 //!
-//! Drop reasons: no IP header, about an ICMP error, about a truncated ICMP message, about a fragment, about
-//! an IP broadcast or multicast, about a link-level broadcast, about a packet from a bad source, redirect for
-//! a source-routed packet, too many ICMP errors, no frame for an ICMP error.
+//! Drop reasons: `no IP header`, `about an ICMP error`, `about a truncated ICMP message`,
+//! `about a fragment`, `about an IP broadcast or multicast`, `about a link-level broadcast`,
+//! `about a packet from a bad source`, `redirect for a source-routed packet`,
+//! `too many ICMP errors`, `no frame for an ICMP error`.
 //!
 //! =e
 //!   dt :: DecIPTTL;

@@ -24,9 +24,10 @@
 //! destination addresses, separated by spaces, for which BADSRC does not count.
 //!
 //! =item MARTIANS
-//! whether sources that no packet to be forwarded has are refused: 0/8, 127/8, 224/4, 240/4 with 255.255.255.255, and what the
-//! C<own> handler names. Packets to a group or to 255.255.255.255 pass, as they are not forwarded by address, and
-//! one from 0.0.0.0 may ask for an address. False by default.
+//! whether sources that no forwarded packet may have are refused: 0/8, 127/8, 224/4, 240/4 with
+//! 255.255.255.255, and the addresses of the C<own> handler. Packets to a group or to
+//! 255.255.255.255 pass, as they are not forwarded by address, and one from 0.0.0.0 may ask for an
+//! address. False by default.
 //!
 //! =item CHECKSUM
 //! whether the checksum is checked; true by default.

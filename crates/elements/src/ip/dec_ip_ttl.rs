@@ -5,9 +5,10 @@
 //! takes one off the time to live
 //!
 //! =d
-//! Expects packets with the IP header marked. A packet whose time to live is 0 or 1 leaves by output 1 if that
-//! is connected (usually to an ICMPError) and is dropped otherwise. All others lose one, get the checksum that
-//! goes with it, and leave by output 0.
+//! Expects packets with the IP header marked. A packet whose time to live is 0 or 1 leaves by
+//! output 1 if that is connected (usually to an ICMPError). Otherwise it is dropped. The time to
+//! live of all other packets is decremented by one and their checksum updated. They leave by output
+//! 0.
 //!
 //! Keyword arguments are:
 //!
@@ -15,7 +16,7 @@
 //! whether the element does anything; true by default.
 //!
 //! =item MULTICAST
-//! whether packets to multicast destinations are treated so too; true by default.
+//! whether packets to multicast destinations are handled like others; true by default.
 //!
 //! =back
 //!

@@ -5,9 +5,10 @@
 //! drops link-level broadcasts and multicasts
 //!
 //! =d
-//! Packets that the link layer delivered as broadcast or multicast leave by output 1 if that is connected and
-//! are dropped otherwise; a message tells of the first. RFC 1812, 5.3.4: "A router MUST NOT forward any packet
-//! that the router received as a Link Layer broadcast", unless it is an IP multicast.
+//! Packets that the link layer delivered as broadcast or multicast leave by output 1 if that is
+//! connected and are dropped otherwise. A message reports the first. RFC 1812, 5.3.4: "A router
+//! MUST NOT forward any packet that the router received as a Link Layer broadcast", unless it is an
+//! IP multicast.
 //!
 //! It looks at the packet type, which the element that received the packet set (FromDevice, HostEtherFilter).
 //!

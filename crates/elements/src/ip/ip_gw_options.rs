@@ -13,12 +13,14 @@
 //! A packet with malformed options leaves by output 1 if that is connected and is dropped otherwise. Its parameter
 //! problem annotation then points at the wrong byte of the header: connect ICMPError(ADDR, parameterproblem).
 //!
-//! Source routes are left alone, as in Click. With `SOURCE_ROUTE drop` a packet that has one is dropped as "source route", as
-//! Linux does unless told otherwise (RFC 7126, 4.3 and 4.4). With `SOURCE_ROUTE true` a packet addressed to MYADDR or one of OTHERADDRS that has a source route goes on to the
-//! next address of the route: destination field and destination annotation are set, and MYADDR is recorded.
+//! Source routes are left alone, as in Click. With `SOURCE_ROUTE drop` a packet that has one is
+//! dropped as "source route", as Linux does by default (RFC 7126, 4.3 and 4.4). With
+//! `SOURCE_ROUTE true`, a packet to MYADDR or one of OTHERADDRS that has a source route goes on to
+//! the next address of the route. Its destination field and destination annotation are set, and
+//! MYADDR is recorded.
 //!
-//! Other than in Click, RFC 791 decides about full options: a timestamp option with some room, but not enough,
-//! is an error, and a full one that names its routers is none.
+//! Different from Click: RFC 791 decides about full options. A timestamp option with some room, but
+//! not enough, is an error. A full one that names its routers is not.
 //!
 //! Drop reasons: bad IP option, source route, no IP header.
 //!

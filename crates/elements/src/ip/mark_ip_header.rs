@@ -5,9 +5,10 @@
 //! marks the place of the IP header
 //!
 //! =d
-//! Sets the network header of each packet OFFSET bytes into its data (0 by default), and the transport header
-//! behind it, as the IP header length says. Checks nothing; use it for packets that are known to be good. Of a
-//! packet that ends before OFFSET, both headers are set to its end.
+//! Sets the network header of each packet OFFSET bytes into its data (0 by default). Sets the
+//! transport header behind it, by the header length in the IP header. Checks nothing; use it for
+//! packets that are known to be good. In a packet that ends before OFFSET, both headers are set to
+//! its end.
 //!
 //! =a CheckIPHeader, StripIPHeader
 

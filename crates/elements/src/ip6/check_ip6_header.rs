@@ -5,16 +5,16 @@
 //! checks IPv6 headers
 //!
 //! =d
-//! Expects an IPv6 header OFFSET bytes into each packet (0 by default). Checks version and payload length, and that
-//! neither address is one that no packet may have: a source that is a group, the unspecified address (::) or loopback
-//! (::1), a destination that is one of the latter two or a group of scope 0 (RFC 4291, 2.5.2, 2.5.3 and 2.7). Good
-//! packets leave by output 0. They are cut to the IPv6 length (Ethernet padding goes), network and transport header
-//! are set, and the destination annotation is the destination address. Bad packets leave by output 1 if that is
-//! connected, and are dropped otherwise.
+//! Expects an IPv6 header OFFSET bytes into each packet (0 by default). Checks version, payload
+//! length and both addresses (RFC 4291, 2.5.2, 2.5.3 and 2.7). The source must not be a group, the
+//! unspecified address (::) or loopback (::1). The destination must not be :: or ::1, or a group of
+//! scope 0. Good packets leave by output 0. They are cut to the IPv6 length (Ethernet padding
+//! goes), network and transport header are set, and the destination annotation is the destination
+//! address. Bad packets leave by output 1 if that is connected, and are dropped otherwise.
 //!
-//! The transport header is behind all extension headers, of which up to eight are walked. Their content is not
-//! checked, as it is not a matter of routers (RFC 8200, 4). In a packet whose extension headers are malformed, the
-//! transport header is its end.
+//! The transport header is behind all extension headers, of which up to eight are walked. Their
+//! content is not checked, as it is not a matter of routers (RFC 8200, 4). In a packet whose
+//! extension headers are malformed, the transport header is set to the packet's end.
 //!
 //! Keyword arguments are:
 //!
@@ -22,9 +22,9 @@
 //! more source addresses to refuse, separated by spaces.
 //!
 //! =item MARTIANS
-//! whether mapped IPv4 addresses (::ffff:0:0/96; RFC 4291, 2.5.5.2) and what the C<own> handler names are refused as sources too. A packet to a
-//! group passes, from :: as well: it is not forwarded by address, and may ask whether an address is free (RFC 4862, 5.4).
-//! False by default.
+//! whether mapped IPv4 addresses (::ffff:0:0/96, RFC 4291, 2.5.5.2) and the addresses of the C<own>
+//! handler are refused as sources too. A packet to a group passes, from :: as well. It is not
+//! forwarded by address, and may ask whether an address is free (RFC 4862, 5.4). False by default.
 //!
 //! =item VERBOSE
 //! whether every refused packet gives a message, not only the first; false by default.

@@ -5,11 +5,25 @@
 //! processes the IPv6 options that concern routers
 //!
 //! =d
-//! Expects packets with the IPv6 header marked. Looks at the hop-by-hop options of those that have some (RFC 8200, 4.3). Padding
-//! and router alert (RFC 2711) pass. Of an option that is not known the two high bits of its type say what happens (4.2):
-//! the packet passes; it is dropped as "unknown IPv6 option"; or it leaves by output 1, with the parameter problem
-//! annotation at the option's type, where output 1 is connected (usually to an ICMP6Error with code option). With the bits
-//! 11 a packet to a group is dropped instead.
+//! Expects packets with the IPv6 header marked. Looks at the hop-by-hop options of those that have
+//! some (RFC 8200, 4.3). Padding and router alert (RFC 2711) pass. For an unknown option, the two
+//! high bits of its type decide (4.2):
+//!
+//! =item 00
+//! the packet passes.
+//!
+//! =item 01
+//! the packet is dropped as "unknown IPv6 option".
+//!
+//! =item 10
+//! the packet leaves by output 1 if that is connected (usually to an ICMP6Error with code option).
+//! The parameter problem annotation is at the option's type. Without output 1 the packet is dropped
+//! as "unknown IPv6 option".
+//!
+//! =item 11
+//! as 10, but a packet to a group is dropped.
+//!
+//! =back
 //!
 //! Options that do not fit their header are dropped as "malformed IPv6 options".
 //!

@@ -5,17 +5,21 @@
 //! decrypts packets (RFC 4303)
 //!
 //! =d
-//! Expects ESP packets to this host, also in UDP (RFC 3948), as CheckIPHeader and CheckIP6Header leave them. Opens each, in place, and
-//! takes off all that is ESP's and, in tunnel mode, the outer header. IPv4 packets leave by output 0 and IPv6 packets by output 1; a
-//! single output takes both. They begin with their IP header, which is to be checked, and have the annotation of their association,
-//! which IpsecPolicy is to compare with its policies.
+//! Expects ESP packets to this host, also in UDP (RFC 3948), as CheckIPHeader and CheckIP6Header
+//! leave them. Decrypts each packet in place, and removes all parts of ESP and, in tunnel mode, the
+//! outer header. IPv4 packets leave by output 0 and IPv6 packets by output 1; a single output takes
+//! both. They begin with their IP header, which is to be checked. They have the annotation of their
+//! association, which IpsecPolicy is to compare with its policies.
 //!
-//! Output 2, if it is connected, is for packets that Linux has to open: of associations that it keeps, and of unknown ones.
+//! Output 2, if it is connected, is for packets that Linux has to decrypt: those of associations
+//! that it keeps, and those of unknown ones.
 //!
-//! Congestion marks of the outer header are taken over (RFC 6040).
+//! Congestion marks of the outer header are copied to the inner one (RFC 6040).
 //!
-//! Drop reasons: ESP: unknown SPI, truncated, replayed, older than the replay window, wrong ICV, association expired, bad padding, bad
-//! inner header, dummy packet, congestion mark without ECN.
+//! Drop reasons: `ESP: unknown SPI`, `ESP: truncated`, `ESP: replayed`,
+//! `ESP: older than the replay window`, `ESP: wrong ICV`, `ESP: association expired`,
+//! `ESP: bad padding`, `ESP: bad inner header`, `ESP: dummy packet`,
+//! `ESP: congestion mark without ECN`.
 //!
 //! =e
 //!   ipsec[1] -> decap :: EspDecap;

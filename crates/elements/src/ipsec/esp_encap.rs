@@ -5,17 +5,22 @@
 //! encrypts packets (RFC 4303)
 //!
 //! =d
-//! Expects packets with the annotation of their association, as IpsecPolicy's output 2 has them, that begin with their IP header. Each
-//! becomes an ESP packet, in place: in tunnel mode behind an outer IP header, in transport mode behind its own. IPv4 packets leave by
-//! output 0 and IPv6 packets by output 1, with the destination annotation set, for a lookup. A single output takes both.
+//! Expects packets that begin with their IP header and have the annotation of their association, as
+//! IpsecPolicy's output 2 has them. Each becomes an ESP packet, in place. In tunnel mode ESP is
+//! behind an outer IP header, in transport mode behind the packet's own. IPv4 packets leave by
+//! output 0 and IPv6 packets by output 1, with the destination annotation set, for a lookup. A
+//! single output takes both.
 //!
-//! The TTL of outer headers is one more than the association says: the DecIPTTL behind the lookup takes that one. So
-//! `DecIPTTL` or `DecIP6HLIM` before this element is what takes one off the inner packet.
+//! The TTL of outer headers is one more than the association defines, because the DecIPTTL behind
+//! the lookup decrements it. The TTL of the inner packet is decremented by a `DecIPTTL` or
+//! `DecIP6HLIM` before this element.
 //!
-//! Workers that encrypt packets of one association take sequence numbers for a run of packets at a time. The other gateway gets them
-//! out of order by up to a batch for each further worker: its replay window should have 1,024 numbers.
+//! Workers that encrypt packets of one association take sequence numbers for a run of packets at a
+//! time. The other gateway gets them out of order by up to a batch for each further worker. Its
+//! replay window should have 1,024 numbers.
 //!
-//! Drop reasons: IPsec: no association; ESP: association expired, sequence numbers used up, no room in the frame.
+//! Drop reasons: `IPsec: no association`, `ESP: association expired`,
+//! `ESP: sequence numbers used up`, `ESP: no room in the frame`.
 //!
 //! =e
 //!   ipsec[2] -> DecIPTTL -> EspEncap -> rt;

@@ -2,18 +2,19 @@
 //! EspReseal()
 //!
 //! =s ipsec
-//! encrypts packets that EspDecap has opened once more, for Linux
+//! encrypts packets that EspDecap has decrypted once more, for Linux
 //!
 //! =d
-//! Linux's own policies refuse packets that came without the protection that they ask for, and it does not know that EspDecap has taken it off. So
-//! packets that Linux has to see (for this host itself, too long, with options, without a neighbour) are ESP packets
-//! again before they go there: of the same association, under the number that they came with. Linux opens them with its own copy of the
-//! association.
+//! Linux's own policies refuse packets that came without the protection that the policies ask for.
+//! Linux does not know that EspDecap has removed the protection. So some packets are encrypted
+//! again before they go to Linux: those for this host itself, too long, with options, or without a
+//! neighbour. They get the same association, and the number that they came with. Linux decrypts
+//! them with its own copy of the association.
 //!
-//! Expects packets that begin with their IP header. Those that EspDecap has opened leave by output 1 (IPv4 outside) or output 2
-//! (IPv6 outside). All others leave by output 0, unchanged.
+//! Expects packets that begin with their IP header. Packets that EspDecap has decrypted leave by
+//! output 1 (IPv4 outside) or output 2 (IPv6 outside). All others leave by output 0, unchanged.
 //!
-//! Drop reasons: IPsec: no association; ESP: no room in the frame.
+//! Drop reasons: `IPsec: no association`, `ESP: no room in the frame`.
 //!
 //! =e
 //!   to_linux :: EspReseal;  to_linux[0] -> UnstripToMACHeader -> host;

@@ -2,12 +2,13 @@
 //! EspToHost()
 //!
 //! =s ipsec
-//! tells ESP to this host from all other packets
+//! separates ESP to this host from all other packets
 //!
 //! =d
-//! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. ESP to this host (RFC 4303), also in UDP (RFC 3948),
-//! leaves by output 1, for EspDecap; all other packets by output 0. Packets are not changed. IpsecPolicy does the same: this element
-//! is for what stands before it and is to see packets as they are inside ESP, such as access lists.
+//! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. ESP to this host
+//! (RFC 4303), also in UDP (RFC 3948), leaves by output 1, for EspDecap. All other packets leave by
+//! output 0. Packets are not changed. IpsecPolicy does the same. This element is for elements
+//! before IpsecPolicy that have to see packets as they are inside ESP, such as access lists.
 //!
 //! =e
 //!   ... -> CheckIPHeader -> esp :: EspToHost -> acl :: ACL(...) -> ipsec :: IpsecPolicy -> rt;

@@ -5,11 +5,12 @@
 //! selects the packets that IPsec protects, and refuses those that came without protection
 //!
 //! =d
-//! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. Each packet is judged by the policies of IPsec
-//! (RFC 4301), which all elements of a router share. `brickway run` keeps them in step with the kernel's (`ip xfrm`); other
-//! configurations name a FILE.
+//! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. Each packet is
+//! judged by the policies of IPsec (RFC 4301), which all elements of a router share. `brickway run`
+//! keeps them in step with the kernel's (`ip xfrm`); other configurations name a FILE.
 //!
-//! Packets that EspDecap has opened come here too: their annotation says by which association. For each packet:
+//! Packets that EspDecap has decrypted come here too. Their annotation names their association. For
+//! each packet:
 //!
 //! =over 4
 //!
@@ -17,31 +18,46 @@
 //! ESP to this host, also in UDP (RFC 3948), leaves by output 1.
 //!
 //! =item 2.
-//! The policies of direction fwd say whether the packet had to be protected, and by which associations. One that came
-//! otherwise is dropped. A decrypted packet that matches no policy is dropped too.
+//! The policies of direction fwd decide whether the packet had to be protected, and by which
+//! associations. A packet that came otherwise is dropped. A decrypted packet that matches no policy
+//! is dropped too.
 //!
 //! =item 3.
-//! The policies of direction out say what has to be done: packets to be protected leave by output 2 with the annotation of their
-//! association, others by output 0.
+//! The policies of direction out decide what is done. Packets to be protected leave by output 2
+//! with the annotation of their association, others by output 0.
 //!
 //! =back
 //!
-//! Output 3 is for what Linux has to do: policies that the fast path cannot follow, associations that a daemon has yet to negotiate,
-//! packets that would become too long for the way to the other gateway, and those to be protected that have lived too long. Packets
-//! are not changed.
+//! Packets are not changed. Output 3 is for packets that are punted to Linux:
 //!
-//! Policies are for packets that are forwarded. Packets for this host itself (IKE, routing protocols) must not come
-//! here.
+//! =item *
+//! policies that the fast path cannot follow;
+//!
+//! =item *
+//! associations that a daemon has yet to negotiate;
+//!
+//! =item *
+//! packets that would become too long for the path to the other gateway;
+//!
+//! =item *
+//! packets to be protected that have lived too long.
+//!
+//! =back
+//!
+//! Policies are for packets that are forwarded. Packets for this host itself (IKE, routing
+//! protocols) must not come here.
 //!
 //! Keyword arguments are:
 //!
 //! =item SENT
-//! packets are this host's own, such as ICMP errors: only the policies of direction out are asked. Default is false.
+//! packets are this host's own, such as ICMP errors: only the policies of direction out are asked.
+//! Default is false.
 //!
 //! =item FILE
-//! a file with policies and associations, one a line. Only its owner may be able to read it. The first policy of a direction that
-//! matches a packet decides; of several associations that fit it the last one. Policies and associations of one element's FILE
-//! take the place of another's.
+//! a file with policies and associations, one a line. Only its owner may be able to read it. The
+//! first policy of a direction that matches a packet decides. Of several associations that fit the
+//! policy, the last one is used. Policies and associations of one element's FILE replace those of
+//! another's.
 //!
 //! =back
 //!
@@ -50,22 +66,27 @@
 //!   association SPI SOURCE DESTINATION SUITE key HEX [auth HEX] [request N] [transport] [extended] [window N] [udp PORT PORT]
 //!     [bytes N] [packets N]
 //!
-//! PROTOCOL is `any`, a name or a number; FROM and TO are prefixes; SOURCE and DESTINATION the outer addresses. SUITE
-//! is aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc with -sha1, -sha256 or -sha512. The key
-//! of the first three ends with the salt, 4 bytes. `request` ties associations to policies. `extended` sequence
-//! numbers have 64 bits (ESN), `window` is the replay window (64 by default, 4096 at most, 0 for none), `udp` has the
-//! ports of UDP before ESP. After so many `bytes` or `packets`, and perhaps a batch more, an association is not used
-//! any more. `#` begins a comment.
+//! PROTOCOL is `any`, a name or a number. FROM and TO are prefixes. SOURCE and DESTINATION are the
+//! outer addresses. SUITE is aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc
+//! with -sha1, -sha256 or -sha512. The key of the first three ends with the salt, 4 bytes.
+//! `request` ties associations to policies. `extended` sequence numbers have 64 bits (ESN).
+//! `window` is the replay window (64 by default, 4096 at most, 0 for none). `udp` has the ports of
+//! UDP before ESP. An association is not used any more after so many `bytes` or `packets`, and
+//! perhaps a batch more. `#` begins a comment.
 //!
-//! B<What is not safe.> Keys in a file never change by themselves. When the program starts again, its sequence numbers begin at 1: the
-//! other gateway takes its packets for replays until it starts again too. Its own window begins at 0, so packets that somebody
-//! recorded before are accepted once more. While the program runs, an association whose line stays as it is goes on when FILE is
-//! read again. An IKE daemon does not have these problems.
+//! B<What is not safe.> Keys in a file never change by themselves. When the program starts again,
+//! its sequence numbers begin at 1. The other gateway drops its packets as replays until that
+//! gateway starts again too. The program's own window begins at 0, so packets that somebody
+//! recorded before are accepted once more. When FILE is read again while the program runs, an
+//! association with an unchanged line goes on. An IKE daemon does not have these problems.
 //!
-//! A fragment other than the first has no ports. Where a policy of a direction asks for ports, such fragments are dropped (RFC 4301, section
-//! 7), and so are first ones that Linux would have to handle: it does not look at their ports. An IPReassembler behind EspDecap would mix fragments that were opened with others that were not; put it before.
+//! A fragment other than the first has no ports. Where a policy of a direction asks for ports, such
+//! fragments are dropped (RFC 4301, section 7). First fragments that Linux would have to handle are
+//! dropped too, because Linux does not look at their ports. Put an IPReassembler before EspDecap.
+//! Behind EspDecap, it would mix fragments that were decrypted with others that were not.
 //!
-//! Drop reasons: IPsec required, IPsec: wrong association, IPsec: no policy, discarded by IPsec policy, IPsec: cannot be judged.
+//! Drop reasons: `IPsec required`, `IPsec: wrong association`, `IPsec: no policy`,
+//! `discarded by IPsec policy`, `IPsec: cannot be judged`.
 //!
 //! =e
 //!   ... -> CheckIPHeader -> ipsec :: IpsecPolicy -> rt :: FIBLookup(...);

@@ -5,8 +5,9 @@
 //! drops ESP packets that cannot reach the other gateway
 //!
 //! =d
-//! Drops all packets as "IPsec: no way to the other gateway". It stands where lookups send what EspEncap has made and no port
-//! can send: there is no route, or no neighbour. No ICMP error is sent, since the packet is sealed.
+//! Drops all packets as "IPsec: no way to the other gateway". It is for packets of EspEncap for
+//! which the lookup finds no route, or no neighbour. No ICMP error is sent, since the packet is
+//! sealed.
 //!
 //! =e
 //!   encap -> gateway :: FIBLookup(eth1, eth2);

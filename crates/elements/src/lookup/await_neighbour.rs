@@ -5,14 +5,16 @@
 //! keeps IPv4 packets until the link address of their neighbour is known
 //!
 //! =d
-//! Expects packets as FIBLookup does, and takes the same ports; it belongs behind the output of FIBLookup for packets
-//! to a neighbour that is to be resolved. Has Linux resolve it, again every second, and keeps the packets meanwhile,
-//! in their order. As soon as the forwarding tables say something else of a packet it leaves by output 0: connect
-//! that to the lookup. A packet waits for 3 seconds, in which Linux asks three times (RFC 4861, 7.2.2). Then it
-//! leaves by output 1 if that is connected, for "host unreachable" (RFC 1812, 5.2.7.1; RFC 4443, 3.1, code 3). It is
+//! Expects packets as FIBLookup does, and takes the same ports. It belongs behind the output of
+//! FIBLookup for packets to a neighbour that is to be resolved. Has Linux resolve it, again every
+//! second, and keeps the packets meanwhile, in their order. As soon as the forwarding tables have
+//! another answer for a packet, it leaves by output 0: connect that to the lookup. A packet waits
+//! for 3 seconds, in which Linux asks three times (RFC 4861, 7.2.2). Then it leaves by output 1 if
+//! that is connected, for "host unreachable" (RFC 1812, 5.2.7.1; RFC 4443, 3.1, code 3). It is
 //! dropped otherwise.
 //!
-//! It looks at the tables every 5 ms while something waits, and belongs on the slow thread, behind a Punt.
+//! It looks at the tables every 5 ms while packets wait, and belongs on the slow thread, behind a
+//! Punt.
 //!
 //! =item CAPACITY
 //! most packets that wait; 1024 by default.

@@ -5,49 +5,56 @@
 //! drops IPv4 packets whose source address does not belong where they come from
 //!
 //! =d
-//! Expects packets as FIBLookup does, and takes the same ports. Looks the source address up in the forwarding tables (FIB) that
-//! the router keeps in step with Linux. Packets with a believable source (RFC 3704, BCP 38) leave by output 0 as they are.
+//! Expects packets as FIBLookup does, and takes the same ports. Looks the source address up in the
+//! forwarding tables (FIB) that the router keeps in step with Linux. Packets with a valid source
+//! (RFC 3704, BCP 38) leave by output 0 as they are.
 //!
-//! MODE strict, the default: there is a route to the source, and it leaves by the port that the packet came in by (RFC 3704, 2.2).
-//! Where several next hops share the traffic any of them will do. A packet with paint I<i> counts as received by the
-//! I<i>-th port. Not for networks where traffic comes and goes by different ways.
+//! MODE strict, the default: there is a route to the source, and it leaves by the port that the
+//! packet came in by (RFC 3704, 2.2). Where several next hops share the traffic, any of them will
+//! do. A packet with paint I<i> counts as received by the I<i>-th port. This mode is not for
+//! networks where traffic comes and goes by different paths.
 //!
-//! MODE loose: there is a route to the source by whatever port (RFC 3704, 2.4). The default route is one. One that is blackhole,
-//! unreachable or prohibit, or whose next hop is down, is none.
+//! MODE loose: there is a route to the source by whatever port (RFC 3704, 2.4). The default route
+//! is one. A route that is blackhole, unreachable or prohibit, or whose next hop is down, does not
+//! count.
 //!
-//! MODE off: every source is believed.
+//! MODE off: every source is valid.
 //!
 //! As many modes as ports, separated by spaces and quoted, are one for each port.
 //!
-//! By output 1 leave packets of which Linux has to say whether their source is believed:
+//! Output 1 is for packets whose source Linux has to validate:
 //!
 //! =item *
-//! in strict mode those whose source has a route that the tables leave to Linux: an encapsulation, an
-//! interface that is not a port. Loose mode passes them. Linux checks IPv4 sources as its setting
-//! C<net.ipv4.conf.*.rp_filter> says, and IPv6 sources by rules of its packet filter only;
+//! in strict mode, packets whose source has a route that the tables leave to Linux: an
+//! encapsulation, an interface that is not a port. Loose mode passes them. Linux checks IPv4
+//! sources by its setting C<net.ipv4.conf.*.rp_filter>, and IPv6 sources by rules of its packet
+//! filter only.
 //!
 //! =item *
-//! from 0.0.0.0 or ::, who asks for an address (RFC 1812, 5.3.7; RFC 4291, 2.5.2), and from IPv6 link-local addresses
-//! (RFC 4291, 2.5.6): such packets are never forwarded, but Linux may be meant;
+//! packets from 0.0.0.0 or ::, whose sender asks for an address (RFC 1812, 5.3.7; RFC 4291, 2.5.2),
+//! and packets from IPv6 link-local addresses (RFC 4291, 2.5.6). Such packets are never forwarded,
+//! but Linux may be their destination.
 //!
 //! =item *
-//! from an address of this router to a group: the other host with our address speaks up (RFC 4862, 5.4);
+//! packets from an address of this router to a group, because another host with our address sends
+//! them (RFC 4862, 5.4).
 //!
 //! =item *
-//! of which Linux's policy rules say that the fast path cannot tell.
+//! packets that the fast path cannot judge because of Linux's policy rules.
 //!
 //! =back
 //!
-//! If it is not connected they are dropped as "for Linux to decide".
+//! If output 1 is not connected, these packets are dropped as "for Linux to decide".
 //!
-//! Drop reasons: "no route back", "another way back" (strict mode), "from our own address" (RFC 1812, 5.3.7). The addresses
-//! of groups and broadcast addresses have no route back.
+//! Drop reasons: "no route back", "another way back" (strict mode), "from our own address" (RFC
+//! 1812, 5.3.7). The addresses of groups and broadcast addresses have no route back.
 //!
-//! Where Linux has policy rules (`ip rule`), these choose the table as they would for an answer that this router itself sends
-//! from the packet's destination to its source, in the VRF of the port: that is how Linux validates sources. So rules with
-//! C<iif> do not count.
+//! Where Linux has policy rules (`ip rule`), these choose the table as Linux does when it validates
+//! sources. The lookup is for an answer that this router itself sends from the packet's destination
+//! to its source, in the VRF of the port. So rules with C<iif> do not count.
 //!
-//! Packets that EspDecap has opened pass, but for those from our own addresses: who sent them is known.
+//! Packets that EspDecap has decrypted pass, because their sender is known. Only those from our own
+//! addresses do not.
 //!
 //! CheckReversePath6 is the same for IPv6.
 //!

@@ -5,47 +5,53 @@
 //! forwards IPv4 packets by the router's forwarding tables
 //!
 //! =d
-//! Expects IPv4 packets with the destination address annotation set and the network header at the start of the data, as
-//! CheckIPHeader leaves them. Looks the destination up in the forwarding tables (FIB) that the router keeps in step with
-//! Linux: its routes, next hops and neighbours. `brickway run` fills them for the ports that the arguments name. The section
-//! `[tables]` of its settings, or `--ipv4-table` and `--ipv6-table`, choose the kinds of the tables.
+//! Expects IPv4 packets with the destination address annotation set and the network header at the
+//! start of the data, as CheckIPHeader leaves them. Looks the destination up in the forwarding
+//! tables (FIB) that the router keeps in step with Linux: its routes, next hops and neighbours.
+//! `brickway run` fills them for the ports that the arguments name. The section `[tables]` of its
+//! settings, or `--ipv4-table` and `--ipv6-table`, choose the kinds of the tables.
 //!
-//! A packet with a known next hop leaves by the output whose number is the place of the next hop's port among the arguments.
-//! It still begins with its network header; the Ethernet header for the neighbour lies before it, as its MAC header, and
-//! UnstripToMACHeader makes the packet begin there. Where several next hops share the traffic, the hash of the flow decides.
-//! With I<n> arguments the further outputs are:
+//! A packet with a known next hop leaves by the output whose number is the place of the next hop's
+//! port among the arguments. The packet still begins with its network header. The Ethernet header
+//! for the neighbour lies before it, as its MAC header, and UnstripToMACHeader makes the packet
+//! begin there. Where several next hops share the traffic, the hash of the flow decides. With I<n>
+//! arguments the further outputs are:
 //!
 //! =item n
-//! packets that Linux has to see: to this router, to broadcast and multicast addresses, with IP options, or whose route the
-//! fast path cannot do;
+//! packets that Linux has to process: those to this router, to broadcast and multicast addresses,
+//! with IP options, or with a route that the fast path cannot do.
 //!
 //! =item n+1
-//! there is no route: ICMP "network unreachable" (RFC 1812, 5.2.7.1);
+//! there is no route, which is ICMP "network unreachable" (RFC 1812, 5.2.7.1);
 //!
 //! =item n+2
-//! the route says unreachable, or its next hop is down: "host unreachable";
+//! the route is unreachable, or its next hop is down, which is "host unreachable";
 //!
 //! =item n+3
-//! the route prohibits it: "communication administratively prohibited";
+//! the route prohibits it, which is "communication administratively prohibited";
 //!
 //! =item n+4
-//! packets to a neighbour whose link address is to be resolved first; without this output they leave by output I<n>;
+//! packets to a neighbour whose link address is to be resolved first. Without this output they
+//! leave by output I<n>;
 //!
 //! =item n+5
-//! now and then one of the packets that leave by the port they came by, so that the one that forwards it in our place sends a
-//! redirect (RFC 1812, 5.2.7.2; RFC 4861, 8.2): at most five a second on each worker, none on the slow thread, whose
+//! now and then one of the packets that leave by the port they came by. Its receiver forwards the
+//! packet in our place, and sends a redirect (RFC 1812, 5.2.7.2; RFC 4861, 8.2). On each worker
+//! there are at most five such packets a second. On the slow thread there are none, since its
 //! packets are our own. Without this output all of them go on.
 //!
 //! =back
 //!
-//! Nothing is put before these, but the next hop's header lies before those of output I<n+5>. An output that is not connected drops, with the reasons "for this
-//! host", "no route", "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
+//! Nothing is put before these packets, but the next hop's header lies before those of output
+//! I<n+5>. An output that is not connected drops, with the reasons "for this host", "no route",
+//! "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
 //!
-//! Where Linux has policy rules (`ip rule`), these choose the table. A packet with paint I<i> counts as received by the
-//! I<i>-th port.
+//! Where Linux has policy rules (`ip rule`), these choose the table. A packet with paint I<i>
+//! counts as received by the I<i>-th port.
 //!
-//! With OPTIONS true, packets with options, in IPv6 those that every router looks at (RFC 8200, 4.3), are forwarded as others
-//! are. Elements before this one process the options then.
+//! With OPTIONS true, packets with options are forwarded as others are. In IPv6 these are the
+//! options that every router looks at (RFC 8200, 4.3). Elements before this one process the options
+//! then.
 //!
 //! FIBLookup6 is the same for IPv6.
 //!

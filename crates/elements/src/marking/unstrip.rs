@@ -5,8 +5,8 @@
 //! puts bytes back at the front of packets
 //!
 //! =d
-//! Makes each packet LENGTH bytes longer at its front. If they were stripped before, they are what they were then.
-//! A packet without room for them is dropped and counted as "no head room".
+//! Makes each packet LENGTH bytes longer at its front. Bytes that were stripped before come back
+//! unchanged. A packet without room for them is dropped and counted as "no head room".
 //!
 //! =a Strip
 

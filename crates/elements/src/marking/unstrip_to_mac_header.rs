@@ -5,9 +5,9 @@
 //! makes packets begin with their MAC header again
 //!
 //! =d
-//! Moves the start of each packet back to its MAC (link) header, which lies before it after a Strip, and which FIBLookup puts
-//! there for the next hop. A packet that begins there already stays as it is. One without a MAC header before it is dropped
-//! and counted as "no MAC header".
+//! Moves the start of each packet back to its MAC (link) header. That header lies before the packet
+//! after a Strip, and FIBLookup puts it there for the next hop. A packet that begins there already
+//! stays as it is. One without a MAC header before it is dropped and counted as "no MAC header".
 //!
 //! =e
 //!   rt :: FIBLookup(eth1, eth2);

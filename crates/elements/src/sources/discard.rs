@@ -5,9 +5,9 @@
 //! frees all packets
 //!
 //! =d
-//! Frees the packets that are pushed into it. In a pull path its task pulls packets, up to BURST at a time (the router's
-//! burst size unless given; 0 sets no limit), and frees them; with ACTIVE false it does not. Discarded packets do not
-//! count as dropped.
+//! Frees the packets that are pushed into it. In a pull path its task pulls packets and frees them,
+//! up to BURST at a time. BURST is the router's burst size by default; 0 sets no limit. With ACTIVE
+//! false the task does not pull. Discarded packets do not count as dropped.
 //!
 //! =a Idle, TimedSink
 

@@ -5,8 +5,8 @@
 //! takes packets and gives none
 //!
 //! =d
-//! Frees what is pushed into it and gives nothing when pulled. Any number of inputs and outputs: connect to it what must
-//! be connected but not used.
+//! Frees packets that are pushed into it and gives none when pulled. It has any number of inputs
+//! and outputs. Connect ports to it that must be connected but are not used.
 //!
 //! =e
 //!   Idle -> [1]some_element;

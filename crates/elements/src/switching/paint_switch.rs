@@ -2,7 +2,7 @@
 //! PaintSwitch([ANNO])
 //!
 //! =s paint
-//! sends packets to the output that their paint says
+//! sends packets to the output with the number of their paint
 //!
 //! =d
 //! A packet goes to the output whose number is its paint annotation, or another byte of the annotations, ANNO. Without

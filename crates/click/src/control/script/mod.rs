@@ -5,13 +5,21 @@
 //! a small program that reads and writes handlers
 //!
 //! =d
-//! Each argument is an instruction; they are carried out one after the other.
+//! Each argument is an instruction. The instructions run one after the other.
 //!
-//! Texts may contain variables (`$x`, `${x}`), what read handlers say (`$(c.count)`, with arguments `$(add $x 1)`), and
-//! `$args`, `$1`, `$2` ... (what a handler of the script was called with), `$#` (how many these are), `$0` (the handler),
-//! `$write` (whether it was written), `$?` (0 if the last `write` went well), `$$` (the process). The forms of instructions
-//! that end in `q` take one layer of quotes off what comes out. Handlers are named as ELEMENT.HANDLER, looked for outwards from
-//! the compound element that the Script stands in; the Script's own, and those of the router (`stop`, `list`), need no element.
+//! Texts may contain variables (`$x`, `${x}`) and values of read handlers (`$(c.count)`, with
+//! arguments `$(add $x 1)`). These have a meaning of their own:
+//!
+//!   $args, $1, $2 ...  arguments with which a handler of the script was called
+//!   $#                 how many these are
+//!   $0                 the handler
+//!   $write             whether it was written
+//!   $?                 0 if the last `write` went well
+//!   $$                 the process
+//!
+//! The forms of instructions that end in `q` remove one layer of quotes from the result. Handlers
+//! are named as ELEMENT.HANDLER. They are looked for outwards from the compound element that the
+//! Script stands in. The Script's own, and those of the router (`stop`, `list`), need no element.
 //! References may be nested 10 deep, and a text may become 4 MiB long.
 //!
 //! =head1 Instructions
@@ -32,10 +40,11 @@
 //! As print.
 //!
 //! =item read HANDLER [ARGUMENTS]; readq
-//! Prints the handler's name and what it says to standard error.
+//! Prints the handler's name and value to standard error.
 //!
 //! =item write HANDLER [VALUE]; writeq
-//! Writes a handler. Where an element's `config` was written the script goes on when the element has been made anew of it.
+//! Writes a handler. After a write to an element's `config`, the script goes on when the element
+//! has been made anew.
 //!
 //! =item pause [COUNT]; wait_step, wait_stop, wait
 //! Waits until the handler `step` is written so many times.
@@ -57,21 +66,23 @@
 //! Ends, and has the router stop.
 //!
 //! =item end; exit
-//! Ends. After `end` a signal script waits for the next signal; after `exit` it takes no more, and the signal does what it
-//! does by itself (it ends the process, usually) where no other script takes it. A signal runs all scripts that take it, even
-//! if one of them says `stop`.
+//! Ends. After `end` a signal script waits for the next signal. After `exit` it takes no more
+//! signals. If no other script takes the signal, its default action happens, which usually ends the
+//! process. A signal runs all scripts that take it, even if one of them runs `stop`.
 //!
 //! =back
 //!
 //! =head1 Types
 //!
-//! ACTIVE (the default) begins when the router does. PASSIVE runs when its handler `run` is read or written. DRIVER decides
-//! what happens when the router is to stop, see DriverManager. SIGNAL I<NAMES> runs when the process gets one of these signals.
-//! PACKET (the default for a Script with ports) runs for each packet, with `$input`; the packet leaves by the output whose
-//! number it returns (0 at its `end`), others are dropped. PROXY runs for whatever handler is asked of it, `$0`.
+//! ACTIVE (the default) begins when the router does. PASSIVE runs when its handler `run` is read or
+//! written. DRIVER decides what happens when the router is to stop, see DriverManager. SIGNAL
+//! I<NAMES> runs when the process gets one of these signals. PACKET (the default for a Script with
+//! ports) runs for each packet, with `$input`. The packet leaves by the output whose number the
+//! script returns (0 at its `end`); others are dropped. PROXY runs for whatever handler is asked of
+//! it, `$0`.
 //!
-//! With several workers a Script runs on the first one only (PACKET: on each, with variables of its own), and what it
-//! reads and writes is read and written on all of them.
+//! With several workers a Script runs on the first one only (PACKET: on each, with variables of its
+//! own). Its reads and writes of handlers concern all workers.
 //!
 //! =e
 //!   Script(set x 0, label again, print $x, set x $(add $x 1), goto again $(lt $x 5), stop)
@@ -87,9 +98,10 @@
 //! =d
 //! A Script whose TYPE is DRIVER by default.
 //!
-//! Any element may ask for the router's end: a source with STOP true, a handler, a Script. The router then has the
-//! DriverManager take a step, and ends only when its script does, or says `stop`. Without instructions that is at once. A
-//! script that does not begin by waiting runs when the router starts. A router has one driver script at most.
+//! Any element may ask for the router's end: a source with STOP true, a handler, a Script. The
+//! router then has the DriverManager take a step. It ends only when the DriverManager's script
+//! ends, or runs `stop`. Without instructions that is at once. A script that does not begin by
+//! waiting runs when the router starts. A router has one driver script at most.
 //!
 //! =e
 //! Waits for the end of the traffic, and gives the rest a tenth of a second to arrive:

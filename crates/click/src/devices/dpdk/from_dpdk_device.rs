@@ -5,21 +5,22 @@
 //! receives packets from a device of DPDK
 //!
 //! =d
-//! FromDevice with FastClick's name and arguments. PORT is a PCI address (`0000:03:00.0`), a virtual device of DPDK with
-//! its arguments (`"net_pcap0,rx_pcap=in.pcap"`, in quotes when there is a comma), or a name given by the command line
-//! (`--port NAME=dpdk:...`). Numbers of DPDK are not names here. Each worker has a receive queue of its own, as far as
-//! the device has so many.
+//! FromDevice with FastClick's name and arguments. PORT is one of a PCI address (`0000:03:00.0`), a
+//! virtual device of DPDK, or a name given by the command line (`--port NAME=dpdk:...`). A virtual
+//! device has its arguments (`"net_pcap0,rx_pcap=in.pcap"`), in quotes when there is a comma.
+//! Numbers of DPDK are not names here. Each worker has a receive queue of its own, as far as the
+//! device has as many.
 //!
 //! Arguments are:
 //!
-//! QUEUE, N_QUEUES: only 0 and -1, which are the defaults: the workers have the queues.
+//! QUEUE, N_QUEUES: only 0 and -1, the defaults, with which the workers have the queues.
 //!
 //! PROMISC: boolean. Whether to receive packets to other hosts too. False by default.
 //!
 //! BURST: packets received at a time, 1 to 256. The router's burst by default.
 //!
-//! NDESC: slots of each ring of the device, 32 to 32768; 1024 by default. The element that names the device first
-//! decides.
+//! NDESC: slots of each ring of the device, 32 to 32768, 1024 by default. The element that names
+//! the device first decides.
 //!
 //! ALLOW_NONEXISTENT: boolean. If true and the device cannot be opened, this is Idle. False by default.
 //!

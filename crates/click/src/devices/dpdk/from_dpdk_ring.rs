@@ -5,17 +5,18 @@
 //! receives packets from another graph through a ring of DPDK
 //!
 //! =d
-//! Receives what a ToDPDKRing sends, in this process or in another that shares DPDK's memory with it: start the first
-//! with `BRICKWAY_EAL="--file-prefix=NAME"`, the others with `BRICKWAY_EAL="--proc-type=secondary --file-prefix=NAME"`.
-//! Packets are not copied. One worker receives.
+//! Receives the packets that a ToDPDKRing sends, in this process or in another that shares DPDK's
+//! memory with it. Start the first process with `BRICKWAY_EAL="--file-prefix=NAME"`, and the others
+//! with `BRICKWAY_EAL="--proc-type=secondary --file-prefix=NAME"`. Packets are not copied. One
+//! worker receives.
 //!
 //! Arguments are:
 //!
-//! MEM_POOL: a name that is part of the ring's. Both ends say the same.
+//! MEM_POOL: a name that is part of the ring's. Both ends give the same.
 //!
-//! FROM_PROC: a name for the process with this element; the ToDPDKRing has it as its TO_PROC.
+//! FROM_PROC: a name for the process with this element. It is the TO_PROC of the ToDPDKRing.
 //!
-//! TO_PROC: a name for the process at the other end; the ToDPDKRing has it as its FROM_PROC.
+//! TO_PROC: a name for the process at the other end. It is the FROM_PROC of the ToDPDKRing.
 //!
 //! BURST: packets received at a time, 1 to 256. The router's burst by default.
 //!
