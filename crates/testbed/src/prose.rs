@@ -4,7 +4,7 @@
 //! elements those of words. Comments and messages in sources hold the list of phrases. Pages that a program writes
 //! follow the text in its sources.
 //!
-//! A word between backquotes is one word, whatever it holds. Blocks of code are not read.
+//! A word between backquotes is one word, whatever it holds, and does not count in a cell. Blocks of code are not read.
 
 use std::fmt;
 use std::fs;
