@@ -312,11 +312,12 @@ fn element(roff: &mut Roff, class: &Class) {
                 roff.control("PP", []);
                 match mark {
                     "e" => drop(roff.text([italic("Example")])),
+                    "head1" => drop(roff.text([italic(rest)])),
                     "n" => drop(roff.text([italic("Notes")])),
                     "a" => drop(roff.text([italic("See also"), roman(format!(" {rest}"))])),
                     _ => {}
                 }
-                if mark == "e" {
+                if mark == "e" || mark == "head1" {
                     roff.control("PP", []);
                 }
             }
@@ -375,6 +376,6 @@ mod tests {
         for (name, _) in crate::classes().classes() {
             assert!(elements.contains(&format!(".SS {name}\n")), "{name}");
         }
-        assert!(elements.contains("says \\fBpass\\fR."), "formatting codes are fonts");
+        assert!(elements.contains("is \\fBpass\\fR."), "formatting codes are fonts");
     }
 }

@@ -1,7 +1,7 @@
 //! `brickway elements` and `brickway help`: the manuals that stand at the top of each element's file.
 //!
-//! They are written in Click's form: `=c` synopsis, `=s` section and summary, `=d` description, `=e` example, `=a` see also. The
-//! part about handlers is made of those that the class declares.
+//! They are written in Click's form: `=c` synopsis, `=s` section and summary, `=d` description, `=e` example, `=a` see also, and
+//! `=head1` another section. The part about handlers is made of those that the class declares.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -50,7 +50,7 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
         if let Some((mark, _, text)) = sections.last_mut() {
             let margin = if in_item { "    " } else { "" };
             let is_prose = !line.starts_with(['=', ' ']) && !line.is_empty();
-            if is_prose && (mark == "d" || mark == "n") {
+            if is_prose && ["d", "n", "a", "head1"].contains(&mark.as_str()) {
                 paragraph += if paragraph.is_empty() { "" } else { " " };
                 paragraph += &line;
                 continue;
@@ -60,7 +60,9 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
                     text.push_str(&format!("{margin}{line}\n"));
                 }
             }
-            if !line.starts_with('=') {
+            if mark == "c" && is_prose {
+                text.push_str(&format!("{}\n", wrapped(&line, WIDTH - 4).join("\n    ")));
+            } else if !line.starts_with('=') {
                 let margin = if line.is_empty() { "" } else { margin };
                 text.push_str(&format!("{margin}{line}\n"));
             }
@@ -222,11 +224,12 @@ fn render(name: &str, class: &Class, colour: bool) -> String {
             "e" => "EXAMPLE",
             "n" => "NOTES",
             "a" => "SEE ALSO",
+            "head1" => &rest.to_uppercase(),
             _ => continue,
         };
         let mut lines = body.to_owned();
         if mark == "a" && !rest.is_empty() {
-            lines = format!("{rest}\n{lines}");
+            lines = format!("{}\n{lines}", wrapped(&rest, WIDTH).join("\n"));
         }
         text.push_str(&format!("{bold}{title}{plain}\n{}\n\n", indented(lines.trim_end(), 2)));
     }
@@ -286,6 +289,17 @@ mod tests {
     fn formatting_codes_are_taken_out() {
         assert_eq!(without_codes("Tee([N, I<keywords> X]) C<a> b"), "Tee([N, keywords X]) a b");
         assert_eq!(without_codes("a I<b"), "a I<b");
+    }
+
+    #[test]
+    fn sections_with_titles_of_their_own_are_shown() {
+        let registry = crate::classes();
+        let manual = |name| render(name, registry.class(name).unwrap(), false);
+        assert!(
+            manual("ControlSocket")
+                .contains("\nACCESS OF CLIENTS TO FILES\n  A new configuration (hotconfig")
+        );
+        assert!(manual("Script").contains("\nINSTRUCTIONS\n"));
     }
 
     #[test]

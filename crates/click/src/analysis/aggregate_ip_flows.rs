@@ -57,7 +57,8 @@
 //! With several workers each has flows and numbers of its own. Different from Click: there is no TRACEINFO.
 //!
 //! =e
-//!   FromDump(f.pcap, STOP true) -> MarkIPHeader(14) -> AggregateIPFlows -> ToIPSummaryDump(-, FIELDS aggregate ip_src);
+//!   FromDump(f.pcap, STOP true) -> MarkIPHeader(14) -> AggregateIPFlows
+//!     -> ToIPSummaryDump(-, FIELDS aggregate ip_src);
 //!
 //! =a AggregateCounter, FromIPSummaryDump
 

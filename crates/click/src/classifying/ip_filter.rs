@@ -12,7 +12,8 @@
 //! Dropped packets are counted as "denied".
 //!
 //! =e
-//!   IPFilter(deny src 10.0.0.0/8, allow tcp && dst port 22, allow udp && src port 53, 1 icmp, deny all)
+//!   IPFilter(deny src 10.0.0.0/8, allow tcp && dst port 22, allow udp && src port 53,
+//!            1 icmp, deny all)
 //!
 //! =a IPClassifier, Classifier, CheckIPHeader, MarkIPHeader
 

@@ -5,6 +5,7 @@
 //! =s arp
 //! encapsulates IP packets in Ethernet headers found via ARP
 //!
+//! =d
 //! Uses ARP (RFC 826) on an interface with the address IP and the Ethernet address ETH. Input 0
 //! takes IP packets whose destination annotation is the next hop. If the Ethernet address of the
 //! next hop is known, the packet gets an Ethernet header and leaves by output 0. Otherwise the

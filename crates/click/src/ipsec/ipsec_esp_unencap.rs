@@ -16,7 +16,8 @@
 //! `ESP: older than the replay window`, `ESP: bad padding`.
 //!
 //! =e
-//!   rt[0] -> StripIPHeader -> IPsecAES(0) -> IPsecAuthHMACSHA1(1) -> IPsecESPUnencap -> CheckIPHeader -> rt;
+//!   rt[0] -> StripIPHeader -> IPsecAES(0) -> IPsecAuthHMACSHA1(1)
+//!     -> IPsecESPUnencap -> CheckIPHeader -> rt;
 //!
 //! =a IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES, RadixIPsecLookup, EspDecap
 

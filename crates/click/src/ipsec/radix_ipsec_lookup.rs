@@ -83,8 +83,10 @@
 //!
 //! =e
 //!   rt :: RadixIPsecLookup(192.0.2.1/32 0, 10.1.0.1/32 2, 10.1.0.0/16 4, 192.0.2.0/24 3,
-//!       10.2.0.0/16 192.0.2.2 1 234 000102030405060708090a0b0c0d0e0f 101112131415161718191a1b1c1d1e1f 300 64);
-//!   rt[0] -> StripIPHeader -> IPsecAES(0) -> IPsecAuthHMACSHA1(1) -> IPsecESPUnencap -> CheckIPHeader -> rt;
+//!       10.2.0.0/16 192.0.2.2 1 234 000102030405060708090a0b0c0d0e0f
+//!         101112131415161718191a1b1c1d1e1f 300 64);
+//!   rt[0] -> StripIPHeader -> IPsecAES(0) -> IPsecAuthHMACSHA1(1)
+//!     -> IPsecESPUnencap -> CheckIPHeader -> rt;
 //!   rt[1] -> IPsecESPEncap -> IPsecAuthHMACSHA1(0) -> IPsecAES(1) -> IPsecEncap(50) -> rt;
 //!
 //! =a RadixIPLookup, IPsecESPEncap, IPsecESPUnencap, IPsecAES, IPsecAuthHMACSHA1, IPsecEncap, IpsecPolicy, EspEncap, EspDecap

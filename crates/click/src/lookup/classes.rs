@@ -73,7 +73,8 @@
 //!
 //! The same by the classical table:
 //!
-//!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, TABLE dir24_8);
+//!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1,
+//!                      TABLE dir24_8);
 //!
 //! =a DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup, GetIPAddress
 //!
@@ -142,7 +143,8 @@
 //! others go by way of a gateway in the first network:
 //!
 //!   ... -> GetIP6Address(24) -> rt;
-//!   rt :: LookupIP6Route(2001:db8:1::1/128 0, 2001:db8:1::/64 1, 2001:db8:2::/64 2, ::/0 2001:db8:1::2 1);
+//!   rt :: LookupIP6Route(2001:db8:1::1/128 0, 2001:db8:1::/64 1, 2001:db8:2::/64 2,
+//!                        ::/0 2001:db8:1::2 1);
 //!
 //! =a GetIP6Address, RadixIPLookup
 

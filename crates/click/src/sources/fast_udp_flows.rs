@@ -13,7 +13,8 @@
 //! ACTIVE: boolean. Whether it works. True by default.
 //!
 //! =e
-//!   FastUDPFlows(100000, 500000, 60, 0:0:0:0:0:0, 1.0.0.1, 1:1:1:1:1:1, 2.0.0.2, 100, 10) -> ToDevice(eth0);
+//!   FastUDPFlows(100000, 500000, 60, 0:0:0:0:0:0, 1.0.0.1, 1:1:1:1:1:1, 2.0.0.2, 100, 10)
+//!     -> ToDevice(eth0);
 //!
 //! =a FastUDPSource
 

@@ -23,7 +23,8 @@
 //! Different from Click: it needs no kernel module, and data are zeroes.
 //!
 //! =e
-//!   FastUDPSource(100000, 500000, 60, 0:0:0:0:0:0, 1.0.0.1, 1234, 1:1:1:1:1:1, 2.0.0.2, 1234) -> ToDevice(eth0);
+//!   FastUDPSource(100000, 500000, 60, 0:0:0:0:0:0, 1.0.0.1, 1234, 1:1:1:1:1:1, 2.0.0.2, 1234)
+//!     -> ToDevice(eth0);
 //!
 //! =a FastUDPSourceIP6, FastUDPFlows, InfiniteSource
 //!
@@ -44,7 +45,8 @@
 //! ACTIVE: boolean. Whether it works. True by default.
 //!
 //! =e
-//!   FastUDPSourceIP6(100000, 500000, 70, 0:0:0:0:0:0, 2001:db8::1, 1234, 1:1:1:1:1:1, 2001:db8::2, 1234) -> ToDevice(eth0);
+//!   FastUDPSourceIP6(100000, 500000, 70, 0:0:0:0:0:0, 2001:db8::1, 1234, 1:1:1:1:1:1,
+//!                    2001:db8::2, 1234) -> ToDevice(eth0);
 //!
 //! =a FastUDPSource
 

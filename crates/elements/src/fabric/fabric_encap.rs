@@ -45,7 +45,8 @@
 //! =e
 //!   Paint(3) -> host :: FabricEncap(fabric, to-host, NODE 0) -> to;  host[1] -> ...
 //!   Paint(1) -> front :: FabricEncap(fabric, to-route, NODE "2 1, 3 1, 4 2") -> to;
-//!   Paint(1) -> front :: FabricEncap(fabric, to-route, NODE "2 1, 3 1, 4 1 serves udp any any port 53; tcp any any port 53") -> to;
+//!   Paint(1) -> front :: FabricEncap(fabric, to-route,
+//!       NODE "2 1, 3 1, 4 1 serves udp any any port 53; tcp any any port 53") -> to;
 //!
 //! =a Fabric, ToFabric, FromFabric, ACL
 

@@ -17,9 +17,9 @@
 //! codes, are:
 //!
 //!   unreachable [3]        net [0], host [1], protocol [2], port [3], needfrag [4],
-//!                          srcroutefail [5], netunknown [6], hostunknown [7], isolated [8], netprohibited [9],
-//!                          hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13],
-//!                          hostprecedence [14], precedencecutoff [15]
+//!                          srcroutefail [5], netunknown [6], hostunknown [7], isolated [8],
+//!                          netprohibited [9], hostprohibited [10], tosnet [11], toshost [12],
+//!                          filterprohibited [13], hostprecedence [14], precedencecutoff [15]
 //!   sourcequench [4]
 //!   redirect [5]           net, host, tosnet, toshost
 //!   timeexceeded [11]      transit [0], reassembly [1]

@@ -61,10 +61,11 @@
 //!
 //! =back
 //!
-//!   policy out|fwd PROTOCOL FROM [port A[-B]] TO [port A[-B]] protect SOURCE DESTINATION [request N] [transport]
+//!   policy out|fwd PROTOCOL FROM [port A[-B]] TO [port A[-B]] protect SOURCE DESTINATION
+//!     [request N] [transport]
 //!   policy out|fwd PROTOCOL FROM [port A[-B]] TO [port A[-B]] bypass|discard
-//!   association SPI SOURCE DESTINATION SUITE key HEX [auth HEX] [request N] [transport] [extended] [window N] [udp PORT PORT]
-//!     [bytes N] [packets N]
+//!   association SPI SOURCE DESTINATION SUITE key HEX [auth HEX] [request N] [transport]
+//!     [extended] [window N] [udp PORT PORT] [bytes N] [packets N]
 //!
 //! PROTOCOL is `any`, a name or a number. FROM and TO are prefixes. SOURCE and DESTINATION are the
 //! outer addresses. SUITE is aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc

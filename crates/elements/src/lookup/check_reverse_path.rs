@@ -59,7 +59,8 @@
 //! CheckReversePath6 is the same for IPv6.
 //!
 //! =e
-//!   ... -> CheckIPHeader -> source :: CheckReversePath(eth1, eth2, MODE strict) -> FIBLookup(eth1, eth2) ...
+//!   ... -> CheckIPHeader -> source :: CheckReversePath(eth1, eth2, MODE strict)
+//!     -> FIBLookup(eth1, eth2) ...
 //!   source[1] -> Punt -> ...
 //!
 //! =a CheckReversePath6, FIBLookup

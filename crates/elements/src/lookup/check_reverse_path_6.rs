@@ -8,7 +8,8 @@
 //! CheckReversePath for IPv6: the same arguments, outputs and drop reasons. Expects packets as CheckIP6Header leaves them.
 //!
 //! =e
-//!   ... -> CheckIP6Header -> source :: CheckReversePath6(eth1, eth2, MODE strict) -> FIBLookup6(eth1, eth2) ...
+//!   ... -> CheckIP6Header -> source :: CheckReversePath6(eth1, eth2, MODE strict)
+//!     -> FIBLookup6(eth1, eth2) ...
 //!   source[1] -> Punt -> ...
 //!
 //! =a CheckReversePath, FIBLookup6

@@ -54,8 +54,8 @@ const WIDTH: usize = 98;
 const EXAMPLE_HEAD: &str = "\
 # Settings of a router that runs beside Linux: `brickway run --config brickway.toml`.
 #
-# `brickway check brickway.toml` finds every mistake. Lines with `#option` show an option's default, or an
-# example where it has none; take the # away to change it. A line with `# ` explains.
+# `brickway check brickway.toml` finds every mistake. Lines with `#option` show an option's default,
+# or an example where it has none; take the # away to change it. A line with `# ` explains.
 ";
 
 /// Returns `examples/brickway.toml`: all options with what they mean.
