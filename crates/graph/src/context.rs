@@ -487,10 +487,14 @@ impl Context {
         let timed = self.timed;
         let slot = &mut self.slots[from.element as usize];
         slot.element = Some(element);
-        slot.packets += count;
-        slot.batches += 1;
+        // What was pushed into it was counted then.
+        let is_store = slot.inputs.first().is_some_and(Option::is_none);
+        if !is_store {
+            slot.packets += count;
+            slot.batches += 1;
+        }
         if timed && count > 0 {
-            slot.timed_packets += count;
+            slot.timed_packets += if is_store { 0 } else { count };
             self.charge(from.element);
         } else if timed {
             // The cost of a look that finds nothing counts for no packet.

@@ -171,6 +171,17 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_counted_once_when_they_come() {
+        let mut bench = Bench::element(&crate::registry(), "Queue(3)", 1, 1);
+        bench.push("in0", &[b"1", b"2", b"3", b"4"]);
+        let counts = |bench: &mut Bench| (bench.stats("e").packets, bench.stats("e").batches);
+        assert_eq!(counts(&mut bench), (4, 1));
+        assert_eq!((bench.pull("out0", 2), bench.pull("out0", 9)), (2, 1));
+        assert_eq!(counts(&mut bench), (4, 1));
+        assert_eq!(bench.stats("e").passed(), 3);
+    }
+
+    #[test]
     fn the_second_output_has_what_found_no_room() {
         let mut bench = Bench::element(&crate::registry(), "Queue(1)", 1, 2);
         bench.push("in0", &[b"1", b"2"]);

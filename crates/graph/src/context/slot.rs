@@ -7,7 +7,7 @@ use crate::handler::Handler;
 /// What an element did so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ElementStats {
-    /// Packets that were pushed into it or pulled out of it.
+    /// Packets that were pushed into it; without a push input, those that it sent.
     pub packets: u64,
     /// Batches in which they came.
     pub batches: u64,
