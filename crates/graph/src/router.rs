@@ -42,6 +42,9 @@ const IDLE_TURNS: u32 = 256;
 const FIRST_REST: Duration = Duration::from_micros(50);
 const LONGEST_REST: Duration = Duration::from_millis(1);
 
+/// Longest time that a start waits for a thread's first turn.
+const LONGEST_START: Duration = Duration::from_secs(3);
+
 /// The nice value of the slow thread, if Linux allows it: what waits for it is short and has a time (hellos of a cluster's links, timers), and
 /// workers that poll, or a routing daemon that is busy, would keep it from its CPU for longer than that.
 const SLOW_PRIORITY: i32 = -10;
@@ -410,7 +413,10 @@ impl Router {
         Ok(Self { config, control, workers, pin: options.pin, driver, running })
     }
 
-    /// Starts the threads.
+    /// Starts the threads, and waits until each has had a turn: then all tasks have run, and ports have taken their packets.
+    ///
+    /// # Errors
+    /// A thread cannot be made.
     pub fn start(&mut self) -> std::io::Result<()> {
         let cpus = usable_cpus();
         for (index, worker) in self.workers.iter_mut().enumerate() {
@@ -427,6 +433,15 @@ impl Router {
                 busy_since: None,
             };
             worker.thread = Some(std::thread::Builder::new().name(name).spawn(move || thread.run(cpu))?);
+        }
+        let begin = Instant::now();
+        for Worker { thread, turns, .. } in &self.workers {
+            // The first round is over when the second one has begun. A thread that hangs is the supervisor's.
+            let is_on_its_way =
+                || turns.rounds.load(Ordering::Relaxed) < 2 && begin.elapsed() < LONGEST_START;
+            while is_on_its_way() && thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
         }
         Ok(())
     }

@@ -185,7 +185,9 @@ mod tests {
     use packet::Batch;
 
     use super::*;
-    use crate::testing::{batch_of, contents, in_namespace, ip, numbered_frame, pool, soon, veth_pair};
+    use crate::testing::{
+        batch_of, begin, contents, in_namespace, ip, numbered_frame, pool, soon, veth_pair,
+    };
     use crate::{OpenOptions, Port};
 
     #[test]
@@ -350,7 +352,7 @@ mod tests {
                 let (mut left, mut right) = (open("left"), open(spec));
                 let mut pool = pool(2_048);
                 let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
-                rx.prepare(&mut pool).unwrap();
+                begin(&mut *rx, &mut pool);
                 let mut left_to_kernel = 0;
                 // Sends frames, of which we and the kernel get so many; ours.
                 let mut split = |right: &mut dyn Port, frames: &[&[Vec<u8>]], to_kernel: usize| {
@@ -442,7 +444,7 @@ mod tests {
                 let mut right = open(spec);
                 let mut pool = pool(2_048);
                 let mut rx = right.take_rx(0).unwrap();
-                rx.prepare(&mut pool).unwrap();
+                begin(&mut *rx, &mut pool);
                 right.host().unwrap().set_local_addresses(&["192.0.2.1".parse().unwrap()]).unwrap();
                 right.host().unwrap().take_esp(true).unwrap();
                 ip("link delete right");

@@ -127,6 +127,12 @@ pub(crate) fn receive_numbered(rx: &mut dyn crate::RxQueue, pool: &mut Pool, cou
     frames
 }
 
+/// Prepares a queue and receives for the first time: packets are the queue's from then on.
+pub(crate) fn begin(rx: &mut dyn crate::RxQueue, pool: &mut Pool) {
+    rx.prepare(pool).unwrap();
+    rx.receive(pool, &mut Batch::new(), 0);
+}
+
 /// Another process that has ports open.
 pub(crate) struct OtherProcess(std::process::Child);
 
@@ -140,7 +146,7 @@ fn holds_ports_until_its_input_ends() {
     for spec in std::env::var(PORTS_OF_OTHER_PROCESS).unwrap().split_whitespace() {
         let mut port = crate::open(spec, &crate::OpenOptions::default()).unwrap();
         let mut rx = port.take_rx(0).ok();
-        rx.iter_mut().for_each(|rx| rx.prepare(&mut pool).unwrap());
+        rx.iter_mut().for_each(|rx| begin(&mut **rx, &mut pool));
         held.push((port, rx));
     }
     eprintln!("ready");

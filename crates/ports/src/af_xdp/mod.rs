@@ -35,7 +35,8 @@
 //!
 //! With `steer=all` every packet is ours, with `steer=transit` plain transit is (and ESP to the host's addresses, when
 //! [`HostSteering::take_esp`] is set), and Linux stays the host on the link
-//! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. What a
+//! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. So do
+//! all until a worker receives for the first time: packets do not wait, or overflow the rings, while a router starts. What a
 //! `host:` port gives to the kernel comes by us again in generic mode, sealed ([`passage`]).
 //!
 //! **Checksums and tags.** XDP sees frames as they lie in memory. The kernel at the other end of a veth pair leaves

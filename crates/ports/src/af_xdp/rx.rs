@@ -34,6 +34,8 @@ pub(super) struct AfXdpRx {
     /// Readable when one of the sockets is.
     wait: Option<OwnedFd>,
     next_look: Instant,
+    /// Whether the program gives packets to the sockets.
+    takes: bool,
     dead: bool,
     /// Whether the link was up when we looked last, and how often it was lost.
     running: Cell<bool>,
@@ -71,6 +73,7 @@ impl AfXdpRx {
             wanted: 0,
             wait: None,
             next_look: Instant::now(),
+            takes: false,
             dead: false,
             running: Cell::new(true),
             links_lost: Cell::new(0),
@@ -78,7 +81,7 @@ impl AfXdpRx {
         }
     }
 
-    /// Opens the sockets, fills their rings and has the program give packets to them.
+    /// Opens the sockets and fills their rings.
     fn open(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         let name = self.shared.name();
         let failed = |action| move |error: std::io::Error| PortError::system(name, action, error);
@@ -99,15 +102,22 @@ impl AfXdpRx {
         self.generation = generation;
         self.wait = Some(wait);
         self.dead = false;
+        self.takes = false;
         let lent = self.lent.get_or_insert_with(|| Chunks::new(pool.memory().clone()));
+        self.sockets.iter_mut().for_each(|socket| socket.fill(pool, lent, self.wanted));
+        Ok(())
+    }
+
+    /// Has the program give packets to the sockets.
+    fn take_packets(&mut self) -> Result<(), PortError> {
+        self.takes = true;
+        let failed = |error| {
+            let action = "giving the queue's packets to the socket";
+            PortError::system(self.shared.name(), action, error)
+        };
         let mut attached = super::lock(&self.shared.attached);
-        for socket in &mut self.sockets {
-            socket.fill(pool, lent, self.wanted);
-            let half = &socket.half;
-            attached
-                .program
-                .add_socket(half.queue, &half.socket.fd)
-                .map_err(failed("giving the queue's packets to the socket"))?;
+        for Receiver { half, .. } in &self.sockets {
+            attached.program.add_socket(half.queue, &half.socket.fd).map_err(failed)?;
         }
         Ok(())
     }
@@ -146,6 +156,12 @@ impl AfXdpRx {
     /// Nothing came: is the interface still there, or again?
     #[cold]
     fn look(&mut self, pool: &mut Pool) {
+        // The first look is that of a worker that receives: until then packets are the kernel's, and none waits.
+        if !self.takes
+            && let Err(error) = self.take_packets()
+        {
+            self.give_up(&error);
+        }
         let now = Instant::now();
         if now < self.next_look {
             return;
@@ -161,14 +177,18 @@ impl AfXdpRx {
             self.close(pool);
         }
         if self.shared.revive(self.generation)
-            && let Err(error) = self.open(pool)
+            && let Err(error) = self.open(pool).and_then(|()| self.take_packets())
         {
-            // Some of the sockets may be bound, and their rings full of our chunks.
-            self.abandon();
-            self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
-            self.dead = true;
-            self.shared.claim.tell(error.to_string());
+            self.give_up(&error);
         }
+    }
+
+    /// Tries again later. Some of the sockets may be bound, and their rings full of our chunks.
+    fn give_up(&mut self, error: &PortError) {
+        self.abandon();
+        self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        self.dead = true;
+        self.shared.claim.tell(error.to_string());
     }
 
     fn look_at_link(&self) {

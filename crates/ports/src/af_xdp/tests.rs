@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host_steering::Steer;
 use crate::testing::{
-    batch_of, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
+    batch_of, begin, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
 };
 use crate::{Event, OpenOptions, Port, RxQueue, TxQueue};
 
@@ -49,7 +49,7 @@ type Queues = (Box<dyn RxQueue>, Box<dyn TxQueue>);
 /// The first queues of a port, ready to use.
 fn queues(port: &mut dyn Port, pool: &mut Pool) -> Queues {
     let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
-    rx.prepare(pool).unwrap();
+    begin(&mut *rx, pool);
     tx.prepare(pool).unwrap();
     (rx, tx)
 }
@@ -121,7 +121,7 @@ fn jumbo_frames_cross_a_veth_pair_in_several_chunks() {
             let mut rx = right.take_rx(0).unwrap();
             let error = rx.prepare(&mut small).unwrap_err().to_string();
             assert!(error.contains("MTU 9000 of right"), "{error}");
-            rx.prepare(&mut pool).unwrap();
+            begin(&mut *rx, &mut pool);
             let mut tx = right.take_tx(0).unwrap();
             tx.prepare(&mut pool).unwrap();
             let lengths = [60, 1_514, 3_712, 3_713, 4_096, 4_097, 7_424, 7_425, 8_192, 8_193, 9_014];
@@ -245,7 +245,7 @@ fn several_queues_are_served_by_few_workers() {
         assert_eq!((left.info().rx_queues, left.info().tx_queues), (4, 9));
         let mut pool = pool(8_192);
         let mut receivers: Vec<_> = (0..2).map(|queue| right.take_rx(queue).unwrap()).collect();
-        receivers.iter_mut().for_each(|queue| queue.prepare(&mut pool).unwrap());
+        receivers.iter_mut().for_each(|queue| begin(&mut **queue, &mut pool));
         // Transmit queue `n` of an AF_XDP port is hardware queue `n`, and a veth keeps the number.
         for queue in 0..9 {
             let mut tx = left.take_tx(queue).unwrap();
@@ -280,7 +280,7 @@ fn an_idle_worker_wakes_for_each_of_its_queues() {
         let mut left = crate::open("af_xdp:left", &four).unwrap();
         let mut pool = pool(8_192);
         let mut rx = right.take_rx(0).unwrap();
-        rx.prepare(&mut pool).unwrap();
+        begin(&mut *rx, &mut pool);
         for queue in 0..4 {
             let mut tx = left.take_tx(queue).unwrap();
             tx.prepare(&mut pool).unwrap();
@@ -289,6 +289,24 @@ fn an_idle_worker_wakes_for_each_of_its_queues() {
             assert!(is_readable(rx.wait_fd().unwrap(), Duration::from_millis(900)), "queue {queue}");
             assert_eq!(receive_numbered(&mut *rx, &mut pool, 1), sent[..1]);
         }
+    });
+}
+
+#[test]
+fn packets_before_the_first_receive_are_the_kernels() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("af_xdp:left"), open("af_xdp:right"));
+        let mut pool = pool(8_192);
+        let (_left_rx, mut tx) = queues(&mut *left, &mut pool);
+        let mut rx = right.take_rx(0).unwrap();
+        rx.prepare(&mut pool).unwrap();
+        let sent = frames(8, 64);
+        send(&mut *tx, &mut pool, &sent);
+        soon("the kernel gets them", || rx.stats().left_to_kernel() >= 8);
+        rx.receive(&mut pool, &mut Batch::new(), 0);
+        send(&mut *tx, &mut pool, &sent);
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 8), sent);
     });
 }
 

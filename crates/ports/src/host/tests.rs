@@ -8,7 +8,7 @@ use packet::checksum::ipv4_header_compute;
 use packet::{Batch, Pool};
 
 use crate::testing::{
-    Elsewhere, OtherProcess, command, contents, in_namespace, ip, pool, send, soon, veth_pair,
+    Elsewhere, OtherProcess, begin, command, contents, in_namespace, ip, pool, send, soon, veth_pair,
 };
 use crate::{Event, OpenOptions, Port, RxQueue};
 
@@ -69,7 +69,7 @@ fn open(spec: &str) -> Box<dyn Port> {
 
 fn receiver(port: &mut dyn Port, pool: &mut Pool) -> Box<dyn RxQueue> {
     let mut rx = port.take_rx(0).unwrap();
-    rx.prepare(pool).unwrap();
+    begin(&mut *rx, pool);
     rx
 }
 

@@ -14,7 +14,7 @@ use testbed::is_root;
 
 use super::*;
 use crate::Links;
-use crate::testing::{command, in_namespace, ip, pool, send, soon, veth_pair};
+use crate::testing::{begin, command, in_namespace, ip, pool, send, soon, veth_pair};
 
 pub(super) const REDIRECTED: u32 = 4;
 const PASSED: u32 = 2;
@@ -593,7 +593,7 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
         let mut tx = left.take_tx(0).unwrap();
         tx.prepare(&mut pool).unwrap();
         let mut rx = port.take_rx(0).unwrap();
-        rx.prepare(&mut pool).unwrap();
+        begin(&mut *rx, &mut pool);
         let mac = port.info().mac;
         port.host().unwrap().forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
         let mut frame = ipv4(0x0a00_0001, 0x0b00_0001, 17, 5);
@@ -657,7 +657,7 @@ fn esp_to_the_host_goes_to_the_socket_past_the_program() {
         let mut pool = pool(4_096);
         let mut tx = left.take_tx(0).unwrap();
         let mut rx = port.take_rx(0).unwrap();
-        rx.prepare(&mut pool).unwrap();
+        begin(&mut *rx, &mut pool);
         port.host().unwrap().set_local_addresses(&["11.0.0.1".parse().unwrap()]).unwrap();
         port.host().unwrap().take_esp(true).unwrap();
         let mac = port.info().mac;

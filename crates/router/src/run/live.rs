@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use control::api::{DriftChecks, Server, ServerError, ServerOptions, Unanswered, default_socket};
-use control::backstop::BackstopDrops;
+use control::backstop::{BackstopDrops, SourceRoute};
 use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{RECEIVER, SENDER};
@@ -219,6 +219,13 @@ impl Live {
         in_kernel.map_or_else(Vec::new, |in_kernel| {
             lock(&*in_kernel).paths().map(|(name, path)| (name.to_owned(), path)).collect()
         })
+    }
+
+    /// Keeps Linux from forwarding past the filters from now on.
+    pub(super) fn raise_guard(&self, source_route: Option<SourceRoute>) -> Result<()> {
+        let settings = self.settings();
+        *lock(&self.guard) = Some(Guard::raise(&settings.ports, settings.general.fail, source_route)?);
+        Ok(())
     }
 
     /// What Linux was kept from forwarding past the filters.

@@ -479,15 +479,8 @@ pub(crate) fn operate(
             bail!("--read {path}: no element named '{element}'");
         }
     }
-    let guard = match guard {
-        None if drop_in::marks_permitted(&flat) => Some(drop_in::Guard::raise(
-            &settings.ports,
-            settings.general.fail,
-            FeatureSettings::source_route_in(&flat),
-        )?),
-        guard => guard,
-    };
-    if guard.is_none() && mirror.is_some() {
+    let filters = guard.is_none() && drop_in::marks_permitted(&flat);
+    if guard.is_none() && !filters && mirror.is_some() {
         drop_in::lift(&settings.ports);
     }
     let signals = Signals::catch(&shared).context("cannot catch signals")?;
@@ -508,6 +501,10 @@ pub(crate) fn operate(
     let server = live.serve()?;
     // Ports and elements know the host's addresses before the first packet.
     live.follow();
+    // Until then Linux forwards what the ports do not take yet.
+    if filters {
+        live.raise_guard(FeatureSettings::source_route_in(&flat))?;
+    }
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
