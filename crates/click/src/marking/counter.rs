@@ -21,7 +21,9 @@ use std::any::Any;
 
 use graph::arguments::HandlerCall;
 use graph::lang::next_word;
-use graph::{Alias, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{
+    Alias, Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup,
+};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::{RateEwma, decimal};
@@ -41,18 +43,23 @@ pub(crate) static CLASS: Class = Class {
             "Bytes so far.",
             &Get(|e: &mut Counter| e.byte_count.to_string()),
         ),
-        Handler::read("rate", Combine::Sum, "Packets a second.", &Get(|e: &mut Counter| e.rate.text())),
+        Handler::read(
+            "rate",
+            Combine::Sum,
+            "Packets a second.",
+            &Ask(|e: &mut Counter, cx, _| Ok(e.rate.at(cx.now_ns()).text())),
+        ),
         Handler::read(
             "byte_rate",
             Combine::Sum,
             "Bytes a second.",
-            &Get(|e: &mut Counter| e.byte_rate.text()),
+            &Ask(|e: &mut Counter, cx, _| Ok(e.byte_rate.at(cx.now_ns()).text())),
         ),
         Handler::read(
             "bit_rate",
             Combine::Sum,
             "Bits a second.",
-            &Get(|e: &mut Counter| decimal(e.byte_rate.per_second() * 8.0)),
+            &Ask(|e: &mut Counter, cx, _| Ok(decimal(e.byte_rate.at(cx.now_ns()).per_second() * 8.0))),
         ),
         Handler::read_write(
             "count_call",
@@ -214,6 +221,11 @@ mod tests {
         for (rate, expected) in [("e.rate", 5e3), ("e.byte_rate", 5e5), ("e.bit_rate", 4e6)] {
             let measured: f64 = bench.read(rate).parse().unwrap();
             assert!((measured / expected - 1.0).abs() < 0.01, "{rate} {measured}");
+        }
+        bench.write("RatedSource@1.active", "false").unwrap();
+        bench.advance_ns(200_000_000);
+        for rate in ["e.rate", "e.byte_rate", "e.bit_rate"] {
+            assert_eq!(bench.read(rate), "0", "{rate}: nothing comes any more");
         }
     }
 

@@ -40,7 +40,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
+use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
 use packet::Batch;
 
 use super::rate_ewma::{EPOCHS_PER_SECOND, RateEwma, SCALE};
@@ -73,7 +73,12 @@ impl<U: Unit> Meter<U> {
         ports: "1/2-",
         processing: Class::PUSH,
         handlers: &[
-            Handler::read("rate", Combine::Max, U::MEASURED_DOC, &Get(|e: &mut Self| e.measured.text())),
+            Handler::read(
+                "rate",
+                Combine::Max,
+                U::MEASURED_DOC,
+                &Ask(|e: &mut Self, cx, _| Ok(e.measured.at(cx.now_ns()).text())),
+            ),
             Handler::read(
                 "meters",
                 Combine::First,

@@ -33,6 +33,12 @@ impl RateEwma {
         self.current += count;
     }
 
+    /// Returns the average as it is at `now_ns`.
+    pub(crate) fn at(&mut self, now_ns: u64) -> &Self {
+        self.update(now_ns, 0);
+        self
+    }
+
     fn close_epochs(&mut self, epoch: u64) {
         self.average_in(self.current);
         let empty = epoch.saturating_sub(self.epoch + 1);

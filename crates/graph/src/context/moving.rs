@@ -8,6 +8,8 @@ use crate::hotswap::Plan;
 impl Context {
     /// Takes frames, clock and mail box of `old`, and the elements that move, with their counters, tasks and timers.
     pub(crate) fn take_over(&mut self, old: &mut Self, plan: &Plan) {
+        // Elements that worked as one have counted together.
+        old.find_runs(false);
         std::mem::swap(&mut self.pool, &mut old.pool);
         std::mem::swap(&mut self.clock, &mut old.clock);
         self.random = old.random.clone();
