@@ -158,6 +158,8 @@ pub(super) struct Lexer<'s> {
     bad_directives: Vec<Span>,
     /// Directives before this position have been seen: the parser may look ahead and come back.
     directives_seen: usize,
+    /// The beginning of a comment that is not closed.
+    open_comment: Option<Span>,
 }
 
 impl<'s> Lexer<'s> {
@@ -171,12 +173,13 @@ impl<'s> Lexer<'s> {
             directives: Directives::default(),
             bad_directives: Vec::new(),
             directives_seen: 0,
+            open_comment: None,
         }
     }
 
     /// The line directives, once everything has been read, and those that made no sense.
-    pub(super) fn finish(self) -> (Directives, Vec<Span>) {
-        (self.directives, self.bad_directives)
+    pub(super) fn finish(self) -> (Directives, Vec<Span>, Option<Span>) {
+        (self.directives, self.bad_directives, self.open_comment)
     }
 
     /// Byte position behind the last token.
@@ -220,7 +223,13 @@ impl<'s> Lexer<'s> {
                 at += 1;
             }
             match (self.byte(at), self.byte(at + 1)) {
-                (b'/', b'/' | b'*') => at = skip_comment(self.bytes, at),
+                (b'/', mark @ (b'/' | b'*')) => {
+                    let end = skip_comment(self.bytes, at);
+                    if mark == b'*' && !(end >= at + 4 && self.text[at..end].ends_with("*/")) {
+                        self.open_comment = Some(self.span(at, at + 2));
+                    }
+                    at = end;
+                }
                 (b'#', _) if self.at_line_start(at) => at = self.directive(at),
                 _ => return at,
             }
@@ -512,7 +521,7 @@ mod tests {
         let mut file = SourceFile::new("t", text.to_string());
         let mut lexer = Lexer::new(0, "t", text);
         let spans: Vec<Span> = (0..4).map(|_| lexer.next().span).collect();
-        let (directives, bad) = lexer.finish();
+        let (directives, bad, _) = lexer.finish();
         assert!(bad.is_empty());
         file.set_directives(directives);
         let at: Vec<_> = spans.into_iter().map(|s| file.location(s).to_string()).collect();

@@ -70,7 +70,11 @@ impl Reading<'_> {
         };
         parser.advance();
         let statements = parser.statements(Closer::File, Span::default());
-        let (directives, bad) = parser.lexer.finish();
+        let (directives, bad, open_comment) = parser.lexer.finish();
+        if let Some(begin) = open_comment {
+            let entered = self.report.error(begin, "the comment that begins here is not closed");
+            self.report.help(entered, "expected '*/' behind it");
+        }
         for span in bad {
             let entered = self.report.error(span, "unknown preprocessor directive");
             self.report

@@ -466,6 +466,10 @@ fn unknown_things_make_no_further_noise() {
     );
     assert_eq!(errors("1 :: Message(x)"), ["1: element name '1' has all-digit component"]);
     assert_eq!(errors("a :: Idle(;"), ["1: expected ')'"]);
+    let open = "2: the comment that begins here is not closed";
+    for comment in ["/*", "/* Idle -> Discard;", "/*/"] {
+        assert_eq!(errors(&format!("/**/ Idle -> Discard;\n{comment}")), [open]);
+    }
     assert_eq!(errors("elementclass A {\n -> Null -> "), ["2: expected '}'"]);
 }
 
