@@ -35,6 +35,7 @@ pub mod arguments;
 pub mod clock;
 pub mod context;
 pub mod element;
+pub mod files;
 pub mod graph;
 pub mod handler;
 pub mod hotswap;

@@ -62,6 +62,12 @@ macro_rules! note {
     ($($argument:tt)*) => { $crate::messages::print(&format!($($argument)*)) };
 }
 
+/// Returns whether a character is shown as one, and moves no others.
+pub fn is_printable(char: char) -> bool {
+    !char.is_control()
+        && !matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Writes text to standard error as it is, such as a line that is written over.
 pub fn print_as_it_is(text: &str) {
     match ERRORS.queue() {

@@ -44,6 +44,9 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
     let mut sections: Vec<(String, String, String)> = Vec::new();
     // The text of a list item stands further to the right.
     let mut in_item = false;
+    // Before the first words of one: an item's title, or a mark.
+    let mut begins_item = false;
+    let mut bullet = "";
     let mut paragraph = String::new();
     for line in class.manual.lines().chain([""]) {
         let line = without_codes(line);
@@ -57,14 +60,22 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
             }
             if !paragraph.is_empty() {
                 for line in wrapped(&std::mem::take(&mut paragraph), WIDTH - margin.len()) {
+                    let margin = Some(std::mem::take(&mut bullet))
+                        .filter(|bullet| !bullet.is_empty())
+                        .unwrap_or(margin);
                     text.push_str(&format!("{margin}{line}\n"));
                 }
+                begins_item = false;
             }
             if mark == "c" && is_prose {
                 text.push_str(&format!("{}\n", wrapped(&line, WIDTH - 4).join("\n    ")));
+            } else if line.is_empty() {
+                if !begins_item && !text.ends_with("\n\n") {
+                    text.push('\n');
+                }
             } else if !line.starts_with('=') {
-                let margin = if line.is_empty() { "" } else { margin };
                 text.push_str(&format!("{margin}{line}\n"));
+                begins_item = false;
             }
         }
         let Some(mark) = line.strip_prefix('=') else { continue };
@@ -73,8 +84,11 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
             ("over", _) => {}
             ("back", _) => in_item = false,
             ("item", Some((_, _, text))) => {
-                in_item = true;
-                text.push_str(&format!("{}\n", rest.trim()));
+                (in_item, begins_item) = (true, true);
+                match rest.trim() {
+                    "*" => bullet = "  * ",
+                    title => text.push_str(&format!("{title}\n")),
+                }
             }
             (mark, _) => {
                 in_item = false;

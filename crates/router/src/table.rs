@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use graph::messages::is_printable;
+
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -104,13 +106,13 @@ impl Table {
     }
 }
 
-/// Returns whether a terminal shows a character and does nothing else. Names of interfaces may have others.
-pub(crate) fn is_printable(char: char) -> bool {
-    !char.is_control()
-        && !matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Returns a text of several lines in which what is not printable is replaced.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let is_shown = |char| is_printable(char) || char == '\n' || char == '\t';
+    text.chars().map(|char| if is_shown(char) { char } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// Returns a text in which what is not printable is replaced.
+/// Returns a text in which what is not printable is replaced. Names of interfaces may have such characters.
 pub(crate) fn printable(text: String) -> String {
     if text.chars().all(is_printable) {
         return text;

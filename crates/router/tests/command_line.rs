@@ -207,6 +207,29 @@ fn mistakes_are_reported_in_words_of_who_made_them() {
 }
 
 #[test]
+fn files_of_rules_are_checked_and_pipes_are_not_waited_for() {
+    let folder = testbed::Folder::new();
+    let settings = folder.write("brickway.toml", "[[port]]\nname = \"eth1\"\n[acl]\nfile = \"rules\"\n");
+    folder.write("rules", "permit tcp any any\n");
+    let said = brickway(&["check", &settings]);
+    assert!(said.code == 0 && said.out.contains("warning: the access list denies nothing"), "{}", said.out);
+    folder.write("rules", "deny tcp any any\n");
+    assert!(!brickway(&["check", &settings]).out.contains("warning"));
+    folder.write("rules", "deny tcp any \u{1b}[2J\n".repeat(30));
+    let said = brickway(&["check", &settings]);
+    assert!(
+        said.code == 1 && said.err.contains("rules:1: word 4 is '") && !said.err.contains('\u{1b}'),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("\n10 more mistakes"), "{}", said.err);
+    std::fs::remove_file(folder.file("rules")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.file("rules")).status().unwrap().success());
+    let said = brickway(&["check", &settings]);
+    assert!(said.code == 1 && said.err.contains("not a regular file; expected one"), "{}", said.err);
+}
+
+#[test]
 fn the_list_of_elements() {
     let said = brickway(&["elements"]);
     assert_eq!(said.code, 0);

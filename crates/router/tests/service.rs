@@ -315,6 +315,11 @@ fn sighup_reads_a_configuration_again_and_ends_no_router() {
     configure("in :: FromDevice(eth1) -> Nowhere;");
     configured.signal(Signal::HUP);
     assert!(eventually(|| configured.printed().contains("reload failed: ")), "{}", configured.printed());
+    // What a port has would be gone until a restart.
+    configure("Idle -> Discard;");
+    configured.signal(Signal::HUP);
+    let refused = "elements with ports cannot change or go while the router runs: FromDevice(eth1); expected";
+    assert!(eventually(|| configured.printed().contains(refused)), "{}", configured.printed());
     assert_eq!((configured.ended(), configured.interrupt()), (None, 0));
 
     let of_ports = start(&network, "eth1 eth2");

@@ -1,6 +1,5 @@
 //! =c
-//! ControlSocket(TYPE, PORT | FILENAME, [I<keywords> READONLY, LOCALHOST, ADDRESS, HOTCONFIG, VERBOSE, RETRIES,
-//! RETRY_WARNINGS])
+//! ControlSocket(TYPE, PORT | FILENAME, [I<keywords> READONLY, LOCALHOST, ADDRESS, HOTCONFIG, VERBOSE, RETRIES, RETRY_WARNINGS])
 //!
 //! =s control
 //! lets other programs read and write handlers over a socket

@@ -1,6 +1,5 @@
 //! =c
-//! IP6NDSolicitor(IP6, ETH, I<keywords> CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT,
-//! POLL_TIMEOUT)
+//! IP6NDSolicitor(IP6, ETH, I<keywords> CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT, POLL_TIMEOUT)
 //!
 //! =s ip6
 //! encapsulates IPv6 packets in Ethernet headers found via neighbour discovery

@@ -1,6 +1,5 @@
 //! =c
-//! ToIPSummaryDump(FILENAME, I<keywords> FIELDS, HEADER, VERBOSE, BANNER, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC,
-//! EXTRA_LENGTH)
+//! ToIPSummaryDump(FILENAME, I<keywords> FIELDS, HEADER, VERBOSE, BANNER, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC, EXTRA_LENGTH)
 //!
 //! =s traces
 //! writes a line of text for each packet

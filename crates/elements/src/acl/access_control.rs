@@ -109,7 +109,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 use super::compiled::Answer;
 use super::facts::{self, Flaw};
 use super::list::{AccessList, List, Rooms};
-use super::parse::{parse_list, texts};
+use super::parse::{RuleMistake, parse_list};
 use super::rule::{Action, Inputs, Rule};
 
 pub(crate) static CLASS: Class = Class {
@@ -237,14 +237,14 @@ pub(super) fn parse_inputs(text: &str) -> Result<Inputs, String> {
 fn configured(arguments: &[String], file: &str, inputs: &Inputs) -> Result<Vec<Rule>, ConfigError> {
     let text = match file {
         "" => String::new(),
-        path => std::fs::read_to_string(path).map_err(|error| {
+        path => graph::files::read_text(path.as_ref()).map_err(|error| {
             format!("FILE: cannot read '{path}': {error}; expected a text file with one rule a line")
         })?,
     };
     let of_arguments = arguments.iter().enumerate();
     let of_arguments = of_arguments.map(|(index, text)| (format!("argument {}", index + 1), text.as_str()));
     let of_file = (1..).zip(text.lines()).map(|(number, line)| (format!("{file}:{number}"), line));
-    Ok(parse_list(of_arguments.chain(of_file), inputs).map_err(texts)?)
+    Ok(parse_list(of_arguments.chain(of_file), inputs).map_err(RuleMistake::texts)?)
 }
 
 struct AccessControl {

@@ -32,7 +32,7 @@ use super::access_control::parse_inputs;
 use super::compile::compile;
 use super::compiled::{Answer, Compiled, Room};
 use super::facts;
-use super::parse::{MAX_RULES, RuleMistake, lines, parse_list, parse_rule, texts};
+use super::parse::{MAX_RULES, RuleMistake, lines, parse_list, parse_rule};
 use super::rule::{Action, Inputs, Rule, TrafficRule, Written};
 
 /// Packets and bytes that met a rule, as its copy counts them.
@@ -335,7 +335,7 @@ impl AccessList {
     }
 
     fn parsed<'a>(&self, rules: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Rule>, String> {
-        parse_list(rules, &self.inputs).map_err(|mistakes| texts(mistakes).join("\n"))
+        parse_list(rules, &self.inputs).map_err(|mistakes| RuleMistake::texts(mistakes).join("\n"))
     }
 
     /// Adds one rule, without a sequence number behind all others.

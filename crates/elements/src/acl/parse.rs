@@ -34,9 +34,23 @@ pub struct RuleMistake {
     pub text: String,
 }
 
-/// Returns the texts of mistakes.
-pub(super) fn texts(mistakes: Vec<RuleMistake>) -> Vec<String> {
-    mistakes.into_iter().map(|mistake| mistake.text).collect()
+/// Most mistakes of a list that are reported.
+const MOST_REPORTED: usize = 20;
+
+impl RuleMistake {
+    /// Returns the texts of mistakes; behind a number of them, how many more there are.
+    pub fn texts(mistakes: Vec<RuleMistake>) -> Vec<String> {
+        let more = mistakes.len().saturating_sub(MOST_REPORTED);
+        let texts = mistakes.into_iter().take(MOST_REPORTED).map(|mistake| mistake.text);
+        texts.chain((more > 0).then(|| format!("{more} more mistakes"))).collect()
+    }
+}
+
+/// Returns the beginning of a word, as it is quoted.
+fn quoted(word: &str) -> String {
+    const LONGEST: usize = 60;
+    let dots = if word.chars().nth(LONGEST).is_some() { "..." } else { "" };
+    format!("'{}{dots}'", word.chars().take(LONGEST).collect::<String>())
 }
 
 /// Reads a whole list, of lines and the place of each. The rules are in the order of their sequence numbers,
@@ -70,7 +84,7 @@ pub(super) fn parse_list<'a>(
         let [(first, _, first_place), (second, line, place)] = pair else { continue };
         if first.sequence == second.sequence {
             let text = format!(
-                "{place}: {first_place} is rule {} already; expected a number of its own",
+                "{place}: number {} is that of {first_place} already; expected a number of its own",
                 second.sequence
             );
             mistakes.push(RuleMistake { line: *line, text });
@@ -121,7 +135,7 @@ impl<'a> Words<'a> {
     /// What is wrong with the word taken last.
     fn mistake(&self, right: &str) -> String {
         let word = self.next.checked_sub(1).and_then(|at| self.words.get(at)).unwrap_or(&"");
-        format!("word {} is '{word}'; expected {right}", self.next)
+        format!("word {} is {}; expected {right}", self.next, quoted(word))
     }
 }
 
@@ -258,7 +272,11 @@ fn ports(words: &mut Words<'_>, protocol: Option<u8>) -> Result<Option<PortRange
 
 /// Reads one of the conditions at the end of a rule.
 fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<(), String> {
-    let right = "in, icmp-type, established, fragment or the end of the line";
+    let right = if rule.protocol.is_some_and(has_ports) && rule.destination_ports.is_none() {
+        "port, in, icmp-type, established, fragment or the end of the line"
+    } else {
+        "in, icmp-type, established, fragment or the end of the line"
+    };
     let twice = match words.take(right)? {
         "in" => {
             let names: Vec<&str> = inputs.0.iter().map(|(name, _)| name.as_str()).collect();
@@ -268,7 +286,8 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
                 [names @ .., last] => format!("{} or {last}", names.join(", ")),
             };
             let name = words.take(&right)?;
-            let paint = inputs.paint(name).ok_or_else(|| format!("no port '{name}'; expected {right}"))?;
+            let paint =
+                inputs.paint(name).ok_or_else(|| format!("no port {}; expected {right}", quoted(name)))?;
             rule.input.replace(paint).is_some()
         }
         "icmp-type" => {

@@ -6,6 +6,8 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use crate::messages;
+
 /// How many diagnostics are kept; a file of garbage must not fill the memory with complaints.
 const MAX_KEPT: usize = 500;
 
@@ -191,6 +193,13 @@ impl Style {
     }
 }
 
+/// Returns a text without what would do something to a terminal.
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|char| if messages::is_printable(char) { char } else { char::REPLACEMENT_CHARACTER })
+        .collect()
+}
+
 fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, style: &Style) {
     let landmark = match &diagnostic.location {
         Some(location) => format!("{}{location}:{} ", style.bold, style.end),
@@ -201,15 +210,15 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, st
         // Click prints the context with the landmark and indents what belongs to it.
         Some(context) => {
             if !context_shown {
-                let _ = writeln!(out, "{landmark}{}:", context.trim_end_matches(':'));
+                let _ = writeln!(out, "{landmark}{}:", clean(context.trim_end_matches(':')));
             }
             for line in diagnostic.message.lines() {
-                let _ = writeln!(out, "  {severity}{line}");
+                let _ = writeln!(out, "  {severity}{}", clean(line));
             }
         }
         None => {
             for line in diagnostic.message.lines() {
-                let _ = writeln!(out, "{landmark}{severity}{line}");
+                let _ = writeln!(out, "{landmark}{severity}{}", clean(line));
             }
         }
     }
@@ -219,18 +228,33 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, st
     if let Some(help) = &diagnostic.help {
         for (number, line) in help.lines().enumerate() {
             let label = if number == 0 { "help: " } else { "      " };
-            let _ = writeln!(out, "    {}{label}{}{line}", style.help, style.end);
+            let _ = writeln!(out, "    {}{label}{}{}", style.help, style.end, clean(line));
         }
     }
 }
 
 fn render_excerpt(out: &mut String, location: &Location, excerpt: &str, style: &Style) {
+    /// Bytes of a line that are shown before the place, and in all.
+    const BEFORE: usize = 60;
+    const IN_ALL: usize = 160;
     let at = (location.column.saturating_sub(1) as usize).min(excerpt.len());
     let end = at.saturating_add(location.length.max(1) as usize).min(excerpt.len());
-    let clean = |c: char| if c.is_control() && c != '\t' { '?' } else { c };
-    out.push_str("    ");
-    out.extend(excerpt.trim_end().chars().map(clean));
-    out.push_str("\n    ");
+    let is_long = excerpt.len() > IN_ALL;
+    let boundary = |mut at: usize| {
+        while !excerpt.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    let first = boundary(if is_long { at.saturating_sub(BEFORE) } else { 0 });
+    let last = boundary(if is_long { (first + IN_ALL).min(excerpt.len()) } else { excerpt.len() });
+    let [before, behind] = [first > 0, last < excerpt.len()].map(|is_cut| if is_cut { "..." } else { "" });
+    let (at, end) = (at - first, end.min(last).saturating_sub(first));
+    let excerpt = &excerpt[first..last];
+    let shown = |c: char| if messages::is_printable(c) || c == '\t' { c } else { '?' };
+    let _ = write!(out, "    {before}");
+    out.extend(excerpt.trim_end().chars().map(shown));
+    let _ = write!(out, "{behind}\n    {}", " ".repeat(before.len()));
     let mut carets = 0;
     for (offset, c) in excerpt.char_indices() {
         if offset < at {
@@ -355,6 +379,26 @@ mod tests {
         assert_eq!(nearest("Quueue", known), Some("Queue"));
         assert_eq!(nearest("Strip", known), None);
         assert_eq!(nearest("q3", ["q2"]), None);
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place_and_do_nothing_to_a_terminal() {
+        let line = format!("{}WRONG\u{202e}{}", "é".repeat(200), "x".repeat(1_000));
+        let location = Location { file: "a".into(), line: 1, column: 401, length: 5 };
+        let mut diagnostic = Diagnostic::error(Some(location), "\u{1b}[2J").with_help("\u{9b}");
+        diagnostic.excerpt = Some(line);
+        let mut diagnostics = Diagnostics::new();
+        diagnostics.push(diagnostic);
+        let text = diagnostics.render(false);
+        assert!(
+            !text.chars().any(|char| char.is_control() && char != '\n') && !text.contains('\u{202e}'),
+            "{text:?}"
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() < 180), "{text}");
+        let at = lines[2].find('^').unwrap();
+        let shown: String = lines[1].chars().skip(at).take(lines[2].matches('^').count()).collect();
+        assert_eq!(shown, "WRONG");
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl ClusterConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<ClusterConfig> {
         let name = path.display();
-        let text = std::fs::read_to_string(path)
+        let text = graph::files::read_text(path)
             .with_context(|| format!("cannot read the cluster's file '{name}'"))?;
         let mut config = ClusterConfig::parse(&text).with_context(|| name.to_string())?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -334,7 +334,7 @@ impl ClusterConfig {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (option, file) in self.clone().files() {
-            if let Err(error) = std::fs::File::open(&*file) {
+            if let Err(error) = graph::files::open_regular(file) {
                 warnings.push(format!(
                     "{option}: '{}': {error}; no node starts on this machine without it",
                     file.display()

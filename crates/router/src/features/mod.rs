@@ -83,13 +83,13 @@ pub(crate) trait Feature: Section {
         Vec::new()
     }
 
-    /// Checks what its options name, files perhaps, for a router with these ports.
+    /// Checks what its options name, files perhaps, for a router with these ports. Returns warnings.
     ///
     /// # Errors
     ///
     /// What is wrong.
-    fn check(&self, _ports: &[&str]) -> Result<()> {
-        Ok(())
+    fn check(&self, _ports: &[&str]) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     /// Puts its elements before the lookups: packets come in by the ports' checks and go on `to` IPv4's and IPv6's part. Returns

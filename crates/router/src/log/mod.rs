@@ -34,7 +34,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event as Reported, Metadata, Subscriber};
 
-use crate::table::is_printable;
+use graph::messages::is_printable;
 
 pub(crate) use follow::answer;
 use journal::Journal;

@@ -1,6 +1,7 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
 use packet::sync::lock;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -12,7 +13,7 @@ use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{RECEIVER, SENDER};
 use graph::hotswap::Swap;
-use graph::lang::{Options, Source, split_arguments};
+use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 use ports::{Links, Spec};
@@ -385,6 +386,19 @@ impl Live {
             return Err(
                 "the ports that forward by Linux's tables cannot change while the router runs".to_owned()
             );
+        }
+        // A port has one owner until the router ends, which a new element would be the second of.
+        let devices = |config: &FlatConfig| -> BTreeSet<String> {
+            let devices =
+                config.elements.iter().filter(|element| element.has(RECEIVER) || element.has(SENDER));
+            devices.map(|element| format!("{}({})", element.class, element.config)).collect()
+        };
+        let gone: Vec<String> = devices(running.config()).difference(&devices(&flat)).cloned().collect();
+        if !gone.is_empty() {
+            return Err(format!(
+                "elements with ports cannot change or go while the router runs: {}; expected them as they are, or a restart",
+                gone.join(", ")
+            ));
         }
         let begin = Instant::now();
         let globals = load::globals(&registry, &source.text);

@@ -28,7 +28,7 @@ pub(crate) fn is_settings_file(path: &Path) -> bool {
 /// It cannot be read, or is a cluster's file.
 pub(crate) fn load(path: &Path) -> Result<Result<Settings, Diagnostics>> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the settings '{name}'"))?;
+    let text = graph::files::read_text(path).with_context(|| format!("cannot read the settings '{name}'"))?;
     match parse(&name, &text) {
         Ok(mut settings) => {
             // Beside the settings, wherever the program was started.
@@ -101,10 +101,12 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
         Err(mistakes) => return Ok(print_mistakes(&mistakes)),
     };
     let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
+    let mut warnings = Vec::new();
     for feature in settings.features.all() {
-        feature.check(&ports)?;
+        warnings.extend(feature.check(&ports)?);
     }
     print(&settings.summary());
+    warnings.iter().for_each(|warning| print(&format!("warning: {warning}\n")));
     print(&format!("{}: no mistakes\n", path.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -260,7 +260,7 @@ fn mistakes_of_all_kinds_have_a_line() {
         ),
         (
             "[[port]]\nname = 'a'\n[acl]\nrules = ['5 deny any any any',\n'5 deny tcp any any']",
-            ["brickway.toml:5: rule 2: rule 1 is rule 5 already", "expected a number of its own"],
+            ["brickway.toml:5: rule 2: number 5 is that of rule 1 already", "expected a number of its own"],
         ),
         (
             "[[port]]\nname = 'a'\n[beside_linux]\nignore = ['fire']",

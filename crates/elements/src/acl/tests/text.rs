@@ -83,7 +83,10 @@ fn mistakes_say_what_would_be_right() {
         ("10 permit udp any any established", "word 6 is 'established'; expected a rule for tcp"),
         ("10 permit udp any any fragment fragment", "word 7 is 'fragment'; expected each condition once"),
         ("10 permit udp any any port 5 fragment", "'fragment' means fragments other than the first"),
-        ("10 permit udp any any log", "word 6 is 'log'; expected in, icmp-type, established, fragment or"),
+        (
+            "10 permit udp any any log",
+            "word 6 is 'log'; expected port, in, icmp-type, established, fragment or",
+        ),
     ] {
         let error = again(line).unwrap_err();
         assert!(error.starts_with(expected), "{line}: {error}");
@@ -100,7 +103,10 @@ fn the_configuration_names_arguments_and_lines() {
     assert!(errors[1].starts_with(&format!("{path}:3: the line ends before word 5")), "{errors:?}");
     std::fs::write(&file, "10 permit any any any\npermit udp any any # the next").unwrap();
     let errors = configure(CLASSES[0], &format!("10 deny any any any, FILE {path}")).unwrap_err();
-    assert_eq!(errors, [format!("{path}:1: argument 1 is rule 10 already; expected a number of its own")]);
+    assert_eq!(
+        errors,
+        [format!("{path}:1: number 10 is that of argument 1 already; expected a number of its own")]
+    );
     let mut bench = Bench::element(&registry(), &format!("ACL(5 deny tcp any any, FILE {path})"), 1, 2);
     assert_eq!(bench.read("e.count"), "3");
     assert!(bench.read("e.rules").contains("20 permit udp any any"));
@@ -126,7 +132,11 @@ fn handlers_change_all_or_nothing_and_keep_counts() {
     let before = bench.read("e.rules");
     for (handler, value, expected) in [
         ("e.set", "10 permit any any any\n20 permit tcp any", "line 2: the line ends before word 5"),
-        ("e.set", "10 permit any any any\n10 deny any any any", "line 2: line 1 is rule 10 already"),
+        (
+            "e.set",
+            "10 permit any any any\n10 deny any any any",
+            "line 2: number 10 is that of line 1 already",
+        ),
         (
             "e.add",
             "20 permit tcp any any",

@@ -4,10 +4,29 @@ use anyhow::{Result, anyhow};
 use elements::acl::{AccessList, RuleMistake};
 use graph::lang::quote;
 
-use super::Settings;
 use super::in_kernel::ELEMENTS;
+use super::{Action, Settings};
 use crate::drop_in::{Part, Plan, PlannedPort};
 use crate::features::Feature;
+
+/// Returns whether there is a list, which denies nothing.
+///
+/// # Errors
+///
+/// What is wrong with each rule and each line of the file.
+pub(super) fn denies_nothing(settings: &Settings, ports: &[&str]) -> Result<bool> {
+    if !settings.filters() {
+        return Ok(false);
+    }
+    let text = settings.file_text()?;
+    let rules = AccessList::written(settings.rules_and_file(&text), &inputs(ports)).map_err(wrong)?;
+    let denies = |rule: &String| rule.split(' ').nth(1) == Some("deny");
+    Ok(settings.default == Action::Permit && !rules.iter().any(denies))
+}
+
+fn wrong(mistakes: Vec<RuleMistake>) -> anyhow::Error {
+    anyhow!("{}", RuleMistake::texts(mistakes).join("\n"))
+}
 
 /// Returns the argument INPUTS for these ports.
 pub(super) fn inputs(ports: &[&str]) -> String {
@@ -27,10 +46,6 @@ pub(super) fn arguments(settings: &Settings, ports: &[&str]) -> Result<Option<St
     }
     let inputs = inputs(ports);
     let text = settings.file_text()?;
-    let wrong = |mistakes: Vec<RuleMistake>| {
-        let texts: Vec<String> = mistakes.into_iter().map(|mistake| mistake.text).collect();
-        anyhow!("{}", texts.join("\n"))
-    };
     // With those of the file, which may have their numbers.
     AccessList::written(settings.rules_and_file(&text), &inputs).map_err(wrong)?;
     let mut arguments = AccessList::written(settings.own_rules(), &inputs).map_err(wrong)?;

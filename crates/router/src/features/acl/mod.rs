@@ -52,6 +52,10 @@ options! {
     }
 }
 
+/// Reported of a list without effect.
+const DENIES_NOTHING: &str = "the access list denies nothing: no rule denies, and what no rule matches is permitted; a last rule \
+     'deny any any any' or [acl] default = \"deny\" changes that";
+
 impl Settings {
     /// Returns the text of the file of rules, empty without one.
     ///
@@ -60,7 +64,7 @@ impl Settings {
     /// It cannot be read.
     fn file_text(&self) -> Result<String> {
         let Some(file) = &self.file else { return Ok(String::new()) };
-        std::fs::read_to_string(file)
+        graph::files::read_text(file)
             .with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
     }
 
@@ -120,10 +124,8 @@ impl Feature for Settings {
 
     fn problems(&self, running: &Running<'_>) -> Vec<String> {
         let lists = live::lists(running);
-        let warning = "the access list denies nothing: no rule denies, and what no rule matches is permitted; \
-                       a last rule 'deny any any any' or [acl] default = \"deny\" changes that";
         let denies_nothing = !lists.is_empty() && lists.iter().all(|list| list.permits_all());
-        denies_nothing.then(|| warning.to_owned()).into_iter().collect()
+        denies_nothing.then(|| DENIES_NOTHING.to_owned()).into_iter().collect()
     }
 
     fn has_files(&self) -> bool {
@@ -148,8 +150,9 @@ impl Feature for Settings {
         of_rules.map(|RuleMistake { line, text }| ItemMistake { key: "rules", item: line, text }).collect()
     }
 
-    fn check(&self, ports: &[&str]) -> Result<()> {
-        configuration::arguments(self, ports).map(drop)
+    fn check(&self, ports: &[&str]) -> Result<Vec<String>> {
+        let denies_nothing = configuration::denies_nothing(self, ports)?;
+        Ok(denies_nothing.then(|| DENIES_NOTHING.to_owned()).into_iter().collect())
     }
 }
 
