@@ -127,7 +127,12 @@ fn a_plan_becomes_a_cluster_without_mistakes() {
     let (code, text, err) =
         said_by(&testbed::program("brickway"), &["cluster", "check", &folder.file("rb4/cluster.toml")]);
     assert_eq!(code, 0, "{text}{err}");
-    assert!(text.contains("4 nodes, 4 ports, no mistakes") && !text.contains("warning"), "{text}");
+    assert!(text.contains("4 nodes, 4 ports, no mistakes"), "{text}");
+    // What the plan asks to be filled in is missing, and nothing else.
+    let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let is_asked_for =
+        |line: &&str| line.starts_with("warning: [store] ") || line.contains(": no addresses; ");
+    assert!(warnings.len() == 3 + 4 && warnings.iter().all(is_asked_for), "{text}");
     let toml = std::fs::read_to_string(folder.file("rb4/cluster.toml")).unwrap();
     let key = toml.lines().find_map(|line| line.strip_prefix("key_file = \"")?.strip_suffix('"')).unwrap();
     let key = std::path::Path::new(&folder.file("rb4")).join(key);
