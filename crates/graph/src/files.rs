@@ -21,18 +21,27 @@ pub fn open_regular(path: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// Reads the first 64 MiB of a regular file, and a byte more of a longer one.
+///
+/// # Errors
+/// It cannot be read, or is not a regular file.
+pub fn read_beginning(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Reads a regular file of at most 64 MiB.
 ///
 /// # Errors
 /// It cannot be read, is not a regular file, is longer, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    open_regular(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
+    let bytes = read_beginning(path)?;
+    if bytes.len() as u64 > MOST_BYTES {
         let problem = format!("longer than {} MiB; expected less", MOST_BYTES >> 20);
         return Err(Error::new(ErrorKind::FileTooLarge, problem));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8; expected a text"))
 }
 
 #[cfg(test)]

@@ -68,6 +68,12 @@ pub fn is_printable(char: char) -> bool {
         && !matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Returns a text of several lines in which what is not printable is replaced.
+pub fn printable_lines(text: &str) -> String {
+    let is_shown = |char| is_printable(char) || char == '\n' || char == '\t';
+    text.chars().map(|char| if is_shown(char) { char } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
 /// Writes text to standard error as it is, such as a line that is written over.
 pub fn print_as_it_is(text: &str) {
     match ERRORS.queue() {

@@ -236,7 +236,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            graph::note!("brickway: {}", table::printable_lines(&format!("{error:#}")));
+            graph::note!("brickway: {}", graph::messages::printable_lines(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

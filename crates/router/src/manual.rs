@@ -60,9 +60,7 @@ fn sections(class: &Class) -> Vec<(String, String, String)> {
             }
             if !paragraph.is_empty() {
                 for line in wrapped(&std::mem::take(&mut paragraph), WIDTH - margin.len()) {
-                    let margin = Some(std::mem::take(&mut bullet))
-                        .filter(|bullet| !bullet.is_empty())
-                        .unwrap_or(margin);
+                    let margin = if bullet.is_empty() { margin } else { std::mem::take(&mut bullet) };
                     text.push_str(&format!("{margin}{line}\n"));
                 }
                 begins_item = false;

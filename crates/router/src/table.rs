@@ -106,12 +106,6 @@ impl Table {
     }
 }
 
-/// Returns a text of several lines in which what is not printable is replaced.
-pub(crate) fn printable_lines(text: &str) -> String {
-    let is_shown = |char| is_printable(char) || char == '\n' || char == '\t';
-    text.chars().map(|char| if is_shown(char) { char } else { char::REPLACEMENT_CHARACTER }).collect()
-}
-
 /// Returns a text in which what is not printable is replaced. Names of interfaces may have such characters.
 pub(crate) fn printable(text: String) -> String {
     if text.chars().all(is_printable) {

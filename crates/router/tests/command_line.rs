@@ -227,6 +227,12 @@ fn files_of_rules_are_checked_and_pipes_are_not_waited_for() {
     assert!(std::process::Command::new("mkfifo").arg(folder.file("rules")).status().unwrap().success());
     let said = brickway(&["check", &settings]);
     assert!(said.code == 1 && said.err.contains("not a regular file; expected one"), "{}", said.err);
+    let pipe = folder.file("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for words in [&["check", &pipe][..], &["run", "--config", &pipe]] {
+        let said = brickway(words);
+        assert!(said.code == 1 && said.err.contains("not a regular file; expected one"), "{}", said.err);
+    }
 }
 
 #[test]

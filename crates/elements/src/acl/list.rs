@@ -308,6 +308,19 @@ impl AccessList {
         Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
 
+    /// Returns whether one of these rules denies; the arguments are those of [`AccessList::written`].
+    ///
+    /// # Errors
+    ///
+    /// The mistakes in them.
+    pub fn denies<'a>(
+        rules: impl Iterator<Item = (String, &'a str)>,
+        inputs: &str,
+    ) -> Result<bool, Vec<RuleMistake>> {
+        let inputs = parse_inputs(inputs).map_err(|text| vec![RuleMistake { line: 0, text }])?;
+        Ok(parse_list(rules, &inputs)?.iter().any(|rule| rule.action == Action::Deny))
+    }
+
     /// Has the program in the kernel judge packets of a family by this list too, from now on and after each change. The
     /// program of an earlier call must have ended.
     pub fn judge_in_kernel(&self, mut kernel: KernelList) {

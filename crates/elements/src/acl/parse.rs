@@ -9,6 +9,7 @@
 
 use std::net::IpAddr;
 
+use graph::lang::printable;
 use ipnet::IpNet;
 
 use packet::IpVersion;
@@ -44,13 +45,6 @@ impl RuleMistake {
         let texts = mistakes.into_iter().take(MOST_REPORTED).map(|mistake| mistake.text);
         texts.chain((more > 0).then(|| format!("{more} more mistakes"))).collect()
     }
-}
-
-/// Returns the beginning of a word, as it is quoted.
-fn quoted(word: &str) -> String {
-    const LONGEST: usize = 60;
-    let dots = if word.chars().nth(LONGEST).is_some() { "..." } else { "" };
-    format!("'{}{dots}'", word.chars().take(LONGEST).collect::<String>())
 }
 
 /// Reads a whole list, of lines and the place of each. The rules are in the order of their sequence numbers,
@@ -135,7 +129,7 @@ impl<'a> Words<'a> {
     /// What is wrong with the word taken last.
     fn mistake(&self, right: &str) -> String {
         let word = self.next.checked_sub(1).and_then(|at| self.words.get(at)).unwrap_or(&"");
-        format!("word {} is {}; expected {right}", self.next, quoted(word))
+        format!("word {} is '{}'; expected {right}", self.next, printable(word))
     }
 }
 
@@ -286,8 +280,9 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
                 [names @ .., last] => format!("{} or {last}", names.join(", ")),
             };
             let name = words.take(&right)?;
-            let paint =
-                inputs.paint(name).ok_or_else(|| format!("no port {}; expected {right}", quoted(name)))?;
+            let paint = inputs
+                .paint(name)
+                .ok_or_else(|| format!("no port '{}'; expected {right}", printable(name)))?;
             rule.input.replace(paint).is_some()
         }
         "icmp-type" => {

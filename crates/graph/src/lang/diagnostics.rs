@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use crate::messages;
+use crate::messages::{is_printable, printable_lines};
 
 /// How many diagnostics are kept; a file of garbage must not fill the memory with complaints.
 const MAX_KEPT: usize = 500;
@@ -193,13 +193,6 @@ impl Style {
     }
 }
 
-/// Returns a text without what would do something to a terminal.
-fn clean(text: &str) -> String {
-    text.chars()
-        .map(|char| if messages::is_printable(char) { char } else { char::REPLACEMENT_CHARACTER })
-        .collect()
-}
-
 fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, style: &Style) {
     let landmark = match &diagnostic.location {
         Some(location) => format!("{}{location}:{} ", style.bold, style.end),
@@ -210,15 +203,15 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, st
         // Click prints the context with the landmark and indents what belongs to it.
         Some(context) => {
             if !context_shown {
-                let _ = writeln!(out, "{landmark}{}:", clean(context.trim_end_matches(':')));
+                let _ = writeln!(out, "{landmark}{}:", printable_lines(context.trim_end_matches(':')));
             }
             for line in diagnostic.message.lines() {
-                let _ = writeln!(out, "  {severity}{}", clean(line));
+                let _ = writeln!(out, "  {severity}{}", printable_lines(line));
             }
         }
         None => {
             for line in diagnostic.message.lines() {
-                let _ = writeln!(out, "{landmark}{severity}{}", clean(line));
+                let _ = writeln!(out, "{landmark}{severity}{}", printable_lines(line));
             }
         }
     }
@@ -228,7 +221,7 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, context_shown: bool, st
     if let Some(help) = &diagnostic.help {
         for (number, line) in help.lines().enumerate() {
             let label = if number == 0 { "help: " } else { "      " };
-            let _ = writeln!(out, "    {}{label}{}{}", style.help, style.end, clean(line));
+            let _ = writeln!(out, "    {}{label}{}{}", style.help, style.end, printable_lines(line));
         }
     }
 }
@@ -251,7 +244,7 @@ fn render_excerpt(out: &mut String, location: &Location, excerpt: &str, style: &
     let [before, behind] = [first > 0, last < excerpt.len()].map(|is_cut| if is_cut { "..." } else { "" });
     let (at, end) = (at - first, end.min(last).saturating_sub(first));
     let excerpt = &excerpt[first..last];
-    let shown = |c: char| if messages::is_printable(c) || c == '\t' { c } else { '?' };
+    let shown = |c: char| if is_printable(c) || c == '\t' { c } else { '?' };
     let _ = write!(out, "    {before}");
     out.extend(excerpt.trim_end().chars().map(shown));
     let _ = write!(out, "{behind}\n    {}", " ".repeat(before.len()));
@@ -266,8 +259,8 @@ fn render_excerpt(out: &mut String, location: &Location, excerpt: &str, style: &
     let _ = writeln!(out, "{}{}{}", style.mark, "^".repeat(carets.max(1)), style.end);
 }
 
-/// `text` for use in a message: control characters are shown as escapes, long text is cut.
-pub(super) fn printable(text: &str) -> String {
+/// `text` for use in a message: characters that are not printable are shown as escapes, long text is cut.
+pub fn printable(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut out: String = text.chars().take(LONGEST).flat_map(|c| shown(c).collect::<Vec<_>>()).collect();
     if text.chars().nth(LONGEST).is_some() {
@@ -277,7 +270,7 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 fn shown(c: char) -> Box<dyn Iterator<Item = char>> {
-    if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
+    if is_printable(c) { Box::new(std::iter::once(c)) } else { Box::new(c.escape_default()) }
 }
 
 /// The name among `known` that `name` was probably meant to be, if one is near enough.

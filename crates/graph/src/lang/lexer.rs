@@ -177,7 +177,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The line directives, once everything has been read, and those that made no sense.
+    /// The line directives, once everything has been read, those that made no sense, and a comment that is not closed.
     pub(super) fn finish(self) -> (Directives, Vec<Span>, Option<Span>) {
         (self.directives, self.bad_directives, self.open_comment)
     }

@@ -35,7 +35,7 @@ mod variables;
 
 pub use arguments::{next_word, quote, split_arguments, split_words, unquote, unquote_bytes};
 pub use ast::Requirement;
-pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest};
+pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest, printable};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};
 pub use variables::{Reference, TooLong, expand};
 

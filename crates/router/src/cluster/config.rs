@@ -357,10 +357,10 @@ impl ClusterConfig {
     /// Returns a warning if the links of a mesh cannot carry what its ports bring in. In the worst case a link carries 2/N of that,
     /// divided among parallel cables.
     fn too_small_links(&self) -> Option<String> {
-        let Ok(Shape::Mesh { nodes, parallel }) = self.topology.parse() else { return None };
+        let Ok(Shape::Mesh { nodes: nodes @ 2.., parallel }) = self.topology.parse() else { return None };
         let link_rate = self.link_rate.as_ref().unwrap_or(&self.port_rate);
         let [ports, link] = [&self.port_rate, link_rate].map(|rate| Bandwidth::from_argument(rate));
-        let needed = 2 * ports?.bytes_per_second / (nodes as u64 * u64::from(parallel)).max(1);
+        let needed = 2 * ports?.bytes_per_second / (nodes as u64 * u64::from(parallel.max(1)));
         (self.mode != "single-path" && link?.bytes_per_second < needed).then(|| {
             format!(
                 "link_rate: {link_rate} is less than a link carries when traffic is uneven; expected at least {}Mbps, 2/{} of port_rate",

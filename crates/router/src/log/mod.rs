@@ -34,7 +34,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event as Reported, Metadata, Subscriber};
 
-use graph::messages::is_printable;
+use graph::messages::printable_lines;
 
 pub(crate) use follow::answer;
 use journal::Journal;
@@ -379,12 +379,8 @@ fn tame(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    let tamed: String = text[..end]
-        .chars()
-        .map(|char| if char == '\n' || is_printable(char) { char } else { char::REPLACEMENT_CHARACTER })
-        .collect();
     // A line behind the first could look like another event.
-    let tamed = tamed.replace('\n', "\n  ");
+    let tamed = printable_lines(&text[..end]).replace('\n', "\n  ");
     if end < text.len() { tamed + "..." } else { tamed }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn print_mistakes(mistakes: &Diagnostics) -> ExitCode {
 /// Returns the ports of a settings file that asks for `fail = "closed"`, whatever mistakes are in it; it need not even be TOML. A `fail`
 /// in any section counts, and every value but "open" means closed. Each `name` in the file counts as a port.
 pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
-    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let Ok(bytes) = graph::files::read_beginning(path) else { return Vec::new() };
     let text = String::from_utf8_lossy(&bytes);
     if values(&text, "fail").all(|value| value == "open") {
         return Vec::new();

@@ -19,9 +19,8 @@ pub(super) fn denies_nothing(settings: &Settings, ports: &[&str]) -> Result<bool
         return Ok(false);
     }
     let text = settings.file_text()?;
-    let rules = AccessList::written(settings.rules_and_file(&text), &inputs(ports)).map_err(wrong)?;
-    let denies = |rule: &String| rule.split(' ').nth(1) == Some("deny");
-    Ok(settings.default == Action::Permit && !rules.iter().any(denies))
+    let denies = AccessList::denies(settings.rules_and_file(&text), &inputs(ports)).map_err(wrong)?;
+    Ok(settings.default == Action::Permit && !denies)
 }
 
 fn wrong(mistakes: Vec<RuleMistake>) -> anyhow::Error {
