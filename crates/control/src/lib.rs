@@ -20,6 +20,7 @@
 //! | `interner` | what many routes have in common, once: for the mirror and for what a leader has told |
 //! | [`mirror`] | from changes to routes and next hops of the forwarding tables |
 //! | `netfilter` | tables of nftables: their rules, and the transactions that make and remove them |
+//! | `port_names` | which interface of Linux a port is, however that is renamed |
 //! | [`store`] | the key-value store behind a cluster: etcd, or one that a node hosts itself |
 //! | [`service`] | the control thread that drives all of it |
 //! | [`supervisor`] | watches the threads: one that has ended or hangs ends the router |
@@ -41,6 +42,7 @@ mod interner;
 pub mod mirror;
 mod netfilter;
 pub mod netlink;
+mod port_names;
 mod readiness;
 pub mod service;
 pub mod store;

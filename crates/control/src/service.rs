@@ -51,6 +51,8 @@ const MOST_ASKED: usize = 512;
 pub struct ServiceOptions {
     /// The ports by the names of their interfaces, with their numbers in adjacencies.
     pub ports: Vec<(String, u16)>,
+    /// What Linux calls the interfaces of ports that have other names; see [`Mirror::set_interface`].
+    pub interfaces: Vec<(u16, String)>,
     /// Ports that are VLANs of other ports; see [`Mirror::set_vlan`].
     pub vlans: Vec<VlanPort>,
     /// The kinds of forwarding tables.
@@ -184,6 +186,7 @@ impl Service {
     /// [`ServiceError`] says what is missing.
     pub fn start(options: &ServiceOptions) -> Result<Service, ServiceError> {
         let mut mirror = Mirror::of_kinds(options.ports.iter().cloned(), options.tables)?;
+        options.interfaces.iter().for_each(|(port, name)| mirror.set_interface(*port, name));
         options.vlans.iter().for_each(|&vlan| mirror.set_vlan(vlan));
         let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
         let fpm = options

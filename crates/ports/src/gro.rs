@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::interface::ask_driver;
+use crate::interface::{EthtoolValue, Interface, ask_driver};
 
 // include/uapi/linux/ethtool.h.
 const ETHTOOL_GGRO: u32 = 0x2b;
@@ -12,7 +12,8 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 /// While this is there the kernel merges no packets that an interface receives.
 #[derive(Debug)]
 pub struct GroOff {
-    interface: String,
+    interface: Interface,
+    name: String,
 }
 
 impl GroOff {
@@ -22,16 +23,18 @@ impl GroOff {
     /// # Errors
     /// There is no such interface, or we lack the right (CAP_NET_ADMIN).
     pub fn turn(interface: &str) -> io::Result<Option<GroOff>> {
-        if ask(interface, ETHTOOL_GGRO, 0)? == 0 {
+        let name = interface.to_owned();
+        let interface = Interface::existing(interface).map_err(io::Error::other)?;
+        if ask(&interface, ETHTOOL_GGRO, 0)? == 0 {
             return Ok(None);
         }
-        ask(interface, ETHTOOL_SGRO, 0)?;
-        Ok(Some(GroOff { interface: interface.to_owned() }))
+        ask(&interface, ETHTOOL_SGRO, 0)?;
+        Ok(Some(GroOff { interface, name }))
     }
 
-    /// The interface.
+    /// The interface, as the caller named it.
     pub fn interface(&self) -> &str {
-        &self.interface
+        &self.name
     }
 }
 
@@ -42,15 +45,15 @@ impl Drop for GroOff {
     }
 }
 
-fn ask(interface: &str, command: u32, data: u32) -> io::Result<u32> {
-    let answer = ask_driver(interface, crate::interface::EthtoolValue { command, data });
+fn ask(interface: &Interface, command: u32, data: u32) -> io::Result<u32> {
+    let answer = ask_driver(&interface.kernel_name(), EthtoolValue { command, data });
     answer.map(|value| value.data)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{command, in_namespace, veth_pair};
+    use crate::testing::{command, in_namespace, ip, veth_pair};
 
     #[test]
     fn it_is_off_for_a_while() {
@@ -61,7 +64,9 @@ mod tests {
             let off = GroOff::turn("left").unwrap().unwrap();
             assert!(!is_on() && off.interface() == "left");
             assert!(GroOff::turn("left").unwrap().is_none());
+            ip("link set left name wan0");
             drop(off);
+            ip("link set wan0 name left");
             assert!(is_on());
             assert!(GroOff::turn("none").is_err());
         });

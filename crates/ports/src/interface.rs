@@ -4,12 +4,13 @@
 //! namespace in which it was mounted. Hence ioctl, which never waits as netlink may ([`crate::link`]), and `/proc/thread-self`.
 
 use packet::sync::lock;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
@@ -23,20 +24,70 @@ use crate::link::Links;
 /// Link type of Ethernet (ARPHRD_ETHER).
 const ARPHRD_ETHER: u16 = 1;
 
+/// An interface's name as the kernel has it.
+type KernelName = [libc::c_char; libc::IFNAMSIZ];
+
 /// An interface, and a socket to ask the kernel about it.
+///
+/// It is that of its index, whatever its name becomes, and another one that gets the name meanwhile is not it. When it is
+/// gone, the next one is it that has the name: the one that it had last, or the one that it was named by. All that were
+/// named alike in a network namespace are the same.
 pub(crate) struct Interface {
     name: String,
     socket: OwnedFd,
+    namespace: u64,
+    known: Arc<Mutex<Known>>,
 }
 
+/// What is known of an interface: the index, once there was one, and the last name.
+#[derive(Clone, Copy)]
+struct Known {
+    index: Option<i32>,
+    name: KernelName,
+}
+
+/// An interface of this process: its network namespace, and what it was named.
+struct Named {
+    namespace: u64,
+    name: String,
+    known: Weak<Mutex<Known>>,
+}
+
+static NAMED: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+
 impl Interface {
-    /// An interface by its name; it need not be there.
+    /// An interface by its name, or an alternative one; it need not be there.
     pub(crate) fn new(name: &str) -> Result<Self, PortError> {
-        request_for(name)?;
+        let request = match request_for(name) {
+            Ok(request) => request,
+            Err(error) => match Links::ask().ok().and_then(|links| Some(links.named(name)?.name.clone())) {
+                Some(real) => request_for(&real)?,
+                None => return Err(error),
+            },
+        };
         let socket =
             rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
                 .map_err(|error| PortError::system(name, "opening a socket", error))?;
-        Ok(Self { name: name.to_owned(), socket })
+        let namespace = namespace();
+        let mut all = lock(&NAMED);
+        all.retain(|named| named.known.strong_count() > 0);
+        let before = all.iter().find(|named| named.namespace == namespace && named.name == name);
+        let known = before.and_then(|named| named.known.upgrade()).unwrap_or_else(|| {
+            let known = Arc::new(Mutex::new(Known { index: None, name: request.ifr_name }));
+            all.push(Named { namespace, name: name.to_owned(), known: Arc::downgrade(&known) });
+            known
+        });
+        drop(all);
+        Ok(Self { name: name.to_owned(), socket, namespace, known })
+    }
+
+    /// Whether this is an interface of another name in this process.
+    fn is_anothers(&self, index: i32) -> bool {
+        let others: Vec<_> = (lock(&NAMED).iter())
+            .filter(|named| named.namespace == self.namespace && named.name != self.name)
+            .filter_map(|named| named.known.upgrade())
+            .collect();
+        others.iter().any(|known| lock(known).index == Some(index))
     }
 
     /// An interface that has to be there, and Ethernet, or the error that says what there is.
@@ -48,10 +99,52 @@ impl Interface {
 
     /// The kernel's number of the interface.
     pub(crate) fn index(&self) -> Result<i32, PortError> {
-        let reply = self.get(libc::SIOCGIFINDEX as libc::Ioctl, "asking for the index")?;
-        #[allow(unsafe_code, reason = "a union of the C interface")]
-        // SAFETY: SIOCGIFINDEX writes this member, and any bits are a number.
-        Ok(unsafe { reply.ifr_ifru.ifru_ifindex })
+        self.find().map(|(index, _)| index)
+    }
+
+    /// The name that Linux has for it now; the last one while it is gone.
+    pub(crate) fn kernel_name(&self) -> String {
+        let name = self.find().map_or_else(|_| lock(&self.known).name, |(_, name)| name);
+        name_of(&name)
+    }
+
+    /// Looks for the interface: by its index, and if that is gone, by its names.
+    fn find(&self) -> Result<(i32, KernelName), PortError> {
+        let known = *lock(&self.known);
+        let found = match known.index.and_then(|index| Some((index, self.name_of_index(index)?))) {
+            Some(found) => found,
+            None => {
+                let names =
+                    [known.name].into_iter().chain(request_for(&self.name).ok().map(|it| it.ifr_name));
+                let mut found = names.filter_map(|name| {
+                    let reply = ifreq_ioctl(&self.socket, libc::SIOCGIFINDEX as libc::Ioctl, named(name));
+                    let index = reply.ok().map(|reply| {
+                        #[allow(unsafe_code, reason = "a union of the C interface")]
+                        // SAFETY: SIOCGIFINDEX writes this member, and any bits are a number.
+                        let index = unsafe { reply.ifr_ifru.ifru_ifindex };
+                        index
+                    })?;
+                    if known.index.is_some() && self.is_anothers(index) {
+                        return None;
+                    }
+                    // The name that it has, where this one is an alternative.
+                    Some((index, self.name_of_index(index)?))
+                });
+                found.next().ok_or_else(|| no_such_interface(&self.name))?
+            }
+        };
+        if (Some(found.0), found.1) != (known.index, known.name) {
+            *lock(&self.known) = Known { index: Some(found.0), name: found.1 };
+        }
+        Ok(found)
+    }
+
+    /// The name of the interface with this index; `None`: there is none.
+    fn name_of_index(&self, index: i32) -> Option<KernelName> {
+        let mut request = named([0; libc::IFNAMSIZ]);
+        request.ifr_ifru.ifru_ifindex = index;
+        let reply = ifreq_ioctl(&self.socket, libc::SIOCGIFNAME as libc::Ioctl, request);
+        reply.ok().map(|reply| reply.ifr_name)
     }
 
     /// Whether there is such an interface.
@@ -109,14 +202,14 @@ impl Interface {
 
     /// Brings the interface up.
     pub(crate) fn set_up(&self) -> Result<(), PortError> {
-        let mut request = request_for(&self.name)?;
+        let mut request = named(self.find()?.1);
         request.ifr_ifru.ifru_flags = self.flags()? | libc::IFF_UP as libc::c_short;
         self.ioctl(libc::SIOCSIFFLAGS as libc::Ioctl, request, "bringing the interface up").map(drop)
     }
 
     /// Sets the MTU.
     pub(crate) fn set_mtu(&self, mtu: usize) -> Result<(), PortError> {
-        let mut request = request_for(&self.name)?;
+        let mut request = named(self.find()?.1);
         request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
         self.ioctl(libc::SIOCSIFMTU as libc::Ioctl, request, "setting the MTU").map(drop)
     }
@@ -127,13 +220,24 @@ impl Interface {
         for (byte, octet) in address.sa_data.iter_mut().zip(mac.0) {
             *byte = octet as libc::c_char;
         }
-        let mut request = request_for(&self.name)?;
+        let mut request = named(self.find()?.1);
         request.ifr_ifru.ifru_hwaddr = address;
         self.ioctl(libc::SIOCSIFHWADDR as libc::Ioctl, request, "setting the link address").map(drop)
     }
 
+    /// Asks by the last name, and then whether that is still its: it may be another's now.
     fn get(&self, operation: libc::Ioctl, action: &'static str) -> Result<libc::ifreq, PortError> {
-        self.ioctl(operation, request_for(&self.name)?, action)
+        for _ in 0..MOST_RENAMES {
+            let known = *lock(&self.known);
+            if let Some(index) = known.index {
+                let reply = self.ioctl(operation, named(known.name), action);
+                if self.name_of_index(index) == Some(known.name) {
+                    return reply;
+                }
+            }
+            self.find()?;
+        }
+        Err(PortError::system(&self.name, action, Errno::AGAIN))
     }
 
     fn ioctl(
@@ -155,6 +259,9 @@ impl fmt::Debug for Interface {
     }
 }
 
+/// How often an interface may be renamed while it is asked about.
+const MOST_RENAMES: usize = 16;
+
 /// The IPv4 address that the kernel wrote into a request.
 fn ipv4_in(reply: &libc::ifreq) -> Ipv4Addr {
     #[allow(unsafe_code, reason = "a union of the C interface")]
@@ -163,6 +270,18 @@ fn ipv4_in(reply: &libc::ifreq) -> Ipv4Addr {
     // A `sockaddr_in`: the port's two bytes, then the address.
     let octet = |place: usize| address.sa_data[2 + place] as u8;
     Ipv4Addr::new(octet(0), octet(1), octet(2), octet(3))
+}
+
+/// Returns whether there is an interface of this name or alternative name, or one that was named so when this process opened it.
+pub fn is_interface(name: &str) -> bool {
+    Interface::new(name).is_ok_and(|interface| interface.exists())
+}
+
+/// Returns the name that Linux has now for the interface that was named so when this process opened it. It is the name
+/// itself if nobody has renamed it, or if there is none.
+pub fn kernel_name(interface: &str) -> String {
+    let known = Interface::new(interface).ok().filter(Interface::exists);
+    known.map_or_else(|| interface.to_owned(), |known| known.kernel_name())
 }
 
 /// The addresses of an interface: what Linux says first of each kind.
@@ -185,9 +304,9 @@ pub fn addresses(name: &str) -> Option<Addresses> {
     let routes = std::fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
     Some(Addresses {
         ipv4: interface.ipv4().ok(),
-        ipv6: ipv6_in(&list, name),
+        ipv6: ipv6_in(&list, &interface.kernel_name()),
         mac: interface.mac().ok(),
-        gateway: gateway_in(&routes, name),
+        gateway: gateway_in(&routes, &interface.kernel_name()),
     })
 }
 
@@ -234,19 +353,30 @@ pub(crate) fn request_for(name: &str) -> Result<libc::ifreq, PortError> {
         };
         return Err(PortError::NoSuchInterface { name: name.to_owned(), hint });
     }
+    let mut bytes = [0; libc::IFNAMSIZ];
+    for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(named(bytes))
+}
+
+/// A request about the interface of this name.
+fn named(name: KernelName) -> libc::ifreq {
     #[allow(unsafe_code, reason = "a struct of the C interface")]
     // SAFETY: an `ifreq` is numbers and bytes, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    Ok(request)
+    request.ifr_name = name;
+    request
 }
 
 /// The interface's name in a request that the kernel answered.
 pub(crate) fn name_in(request: &libc::ifreq) -> String {
-    let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
-    String::from_utf8(name).unwrap_or_default()
+    name_of(&request.ifr_name)
+}
+
+fn name_of(name: &KernelName) -> String {
+    let bytes: Vec<u8> = name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Asks the kernel something about an interface; `operation` must be one that takes an `ifreq`.
@@ -319,18 +449,24 @@ pub(crate) struct InterfaceLock {
     _socket: OwnedFd,
 }
 
-/// An interface that a port of this process has or is about to have, with the number of its network namespace.
+/// What a port of this process has or is about to have, with the number of the network namespace.
 #[derive(Debug)]
 struct Claim(u64, String);
 
-static CLAIMED: Mutex<BTreeSet<(u64, String)>> = Mutex::new(BTreeSet::new());
+/// By what they have: their names.
+static CLAIMED: Mutex<BTreeMap<(u64, String), String>> = Mutex::new(BTreeMap::new());
 
 impl Claim {
-    /// `None`: another port has it.
-    fn make(name: &str) -> Result<Option<Self>, Errno> {
+    /// Makes one, or returns the name of the port that has it.
+    fn make(port: &str, what: &str) -> Result<Result<Self, String>, Errno> {
         let namespace = rustix::fs::stat("/proc/thread-self/ns/net")?.st_ino;
-        let mut claimed = lock(&CLAIMED);
-        Ok(claimed.insert((namespace, name.to_owned())).then(|| Self(namespace, name.to_owned())))
+        Ok(match lock(&CLAIMED).entry((namespace, what.to_owned())) {
+            Entry::Occupied(other) => Err(other.get().clone()),
+            Entry::Vacant(place) => {
+                place.insert(port.to_owned());
+                Ok(Self(namespace, what.to_owned()))
+            }
+        })
     }
 }
 
@@ -345,14 +481,27 @@ impl Drop for Claim {
 const LONGEST_FORK: Duration = Duration::from_secs(10);
 
 impl InterfaceLock {
-    /// Takes the lock, or says which process has it.
-    pub(crate) fn take(name: &str) -> Result<Self, PortError> {
-        let in_use = |user: String| PortError::InUse { port: name.to_owned(), user };
-        let failed = |error: Errno| PortError::system(name, "taking the lock", error);
-        let address = SocketAddrUnix::new_abstract_name(Self::name_of(name).as_bytes()).map_err(failed)?;
-        let Some(claim) = Claim::make(name).map_err(failed)? else {
-            return Err(in_use("another port of this process".to_owned()));
-        };
+    /// Takes the lock on a name, also while no interface has it, or says which process has it.
+    pub(crate) fn of_name(name: &str) -> Result<Self, PortError> {
+        Self::take(name, &Self::word_of_name(name))
+    }
+
+    /// Takes the lock on the interface of a port, whatever its name, or says which process has it.
+    pub(crate) fn of_index(port: &str, index: i32) -> Result<Self, PortError> {
+        Self::take(port, &Self::word_of_index(index))
+    }
+
+    fn take(port: &str, what: &str) -> Result<Self, PortError> {
+        let in_use = |user: String| PortError::InUse { port: port.to_owned(), user };
+        let failed = |error: Errno| PortError::system(port, "taking the lock", error);
+        let address = SocketAddrUnix::new_abstract_name(what.as_bytes()).map_err(failed)?;
+        let claim = Claim::make(port, what).map_err(failed)?.map_err(|other| {
+            in_use(if other == port {
+                "another port of this process".to_owned()
+            } else {
+                format!("port `{other}` of this process, which is the same interface")
+            })
+        })?;
         let end = Instant::now() + LONGEST_FORK;
         loop {
             if let Some(socket) = Self::try_take(&address).map_err(failed)? {
@@ -371,8 +520,12 @@ impl InterfaceLock {
         }
     }
 
-    fn name_of(interface: &str) -> String {
+    fn word_of_name(interface: &str) -> String {
         format!("brickway/port/{interface}")
+    }
+
+    fn word_of_index(index: i32) -> String {
+        format!("brickway/index/{index}")
     }
 
     fn try_take(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Errno> {
@@ -415,8 +568,13 @@ pub fn set_mtu(interface: &str, mtu: usize) -> Result<(), PortError> {
 
 /// The number of the process that has a port on this interface, if one of Brickway's has.
 pub fn user_of(interface: &str) -> Option<i32> {
-    let address = SocketAddrUnix::new_abstract_name(InterfaceLock::name_of(interface).as_bytes()).ok()?;
-    InterfaceLock::holder(&address).ok().map(|process| process.as_raw_nonzero().get())
+    let index = Interface::new(interface).ok()?.index().ok();
+    let words = index.map(InterfaceLock::word_of_index).into_iter();
+    let mut users = words.chain([InterfaceLock::word_of_name(interface)]).filter_map(|word| {
+        let address = SocketAddrUnix::new_abstract_name(word.as_bytes()).ok()?;
+        InterfaceLock::holder(&address).ok()
+    });
+    users.next().map(|process| process.as_raw_nonzero().get())
 }
 
 fn unix_socket() -> Result<OwnedFd, Errno> {
@@ -479,34 +637,107 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_is_its_index_and_its_name_follows() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            let (left, again) = (Interface::existing("left").unwrap(), Interface::new("left").unwrap());
+            let right = Interface::existing("right").unwrap();
+            let index = left.index().unwrap();
+            ip("link set left name wan0");
+            // Another one gets the name.
+            ip("link add left mtu 1234 type bridge");
+            assert_eq!((left.index().unwrap(), again.index().unwrap()), (index, index));
+            assert_eq!((left.mtu().unwrap(), left.is_up().unwrap()), (1_500, true));
+            left.set_mtu(1_300).unwrap();
+            assert_eq!((again.mtu().unwrap(), again.kernel_name().as_str()), (1_300, "wan0"));
+
+            // It goes, and the one with the name is it.
+            ip("link del wan0");
+            assert_eq!((left.mtu().unwrap(), left.kernel_name().as_str()), (1_234, "left"));
+            ip("link del left");
+            assert!(!left.exists() && !right.exists());
+            // One of the last name, or of the first.
+            ip("link add left type bridge");
+            ip("link set left name wan1");
+            assert!(!left.exists());
+            ip("link set wan1 name left");
+            let third = left.index().unwrap();
+            ip("link set left name wan2");
+            assert_eq!(again.kernel_name(), "wan2");
+            ip("link del wan2");
+            ip("link add wan2 type bridge");
+            assert_ne!(again.index().unwrap(), third);
+        });
+    }
+
+    #[test]
+    fn an_interface_of_another_name_is_not_taken_over() {
+        in_namespace(|| {
+            for name in ["left", "right"] {
+                ip(&format!("link add {name} type bridge"));
+            }
+            let (left, right) = (Interface::existing("left").unwrap(), Interface::existing("right").unwrap());
+            let index = right.index().unwrap();
+            ip("link del left");
+            ip("link set right name left");
+            assert!(!left.exists());
+            assert_eq!((right.index().unwrap(), right.kernel_name().as_str()), (index, "left"));
+            drop(right);
+            assert_eq!(left.index().unwrap(), index);
+        });
+    }
+
+    #[test]
+    fn an_interface_has_alternative_names() {
+        in_namespace(|| {
+            ip("link add left type bridge");
+            let index = Interface::existing("left").unwrap().index().unwrap();
+            for name in ["short", "uplink-to-the-provider"] {
+                ip(&format!("link property add dev left altname {name}"));
+                let by_it = Interface::existing(name).unwrap();
+                assert_eq!((by_it.index().unwrap(), by_it.kernel_name().as_str()), (index, "left"));
+            }
+            let lock = InterfaceLock::of_index("left", index).unwrap();
+            let error = InterfaceLock::of_index("short", index).unwrap_err().to_string();
+            assert!(
+                error.starts_with("port `short` is already in use by port `left` of this process"),
+                "{error}"
+            );
+            assert_eq!(user_of("uplink-to-the-provider"), Some(std::process::id() as i32));
+            drop(lock);
+            assert_eq!(user_of("left"), None);
+        });
+    }
+
+    #[test]
     fn a_lock_is_for_one_and_for_its_namespace() {
         in_namespace(|| {
-            let lock = InterfaceLock::take("left").unwrap();
-            InterfaceLock::take("right").unwrap();
+            let lock = InterfaceLock::of_name("left").unwrap();
+            InterfaceLock::of_name("right").unwrap();
             assert_eq!((user_of("left"), user_of("middle")), (Some(std::process::id() as i32), None));
-            let error = InterfaceLock::take("left").unwrap_err().to_string();
+            let error = InterfaceLock::of_name("left").unwrap_err().to_string();
             let expected =
                 "port `left` is already in use by another port of this process; stop it or use another port";
             assert_eq!(error, expected);
             in_namespace(|| {
-                InterfaceLock::take("left").unwrap();
+                InterfaceLock::of_name("left").unwrap();
             });
             drop(lock);
-            InterfaceLock::take("left").unwrap();
+            InterfaceLock::of_name("left").unwrap();
         });
     }
 
     #[test]
     fn a_lock_of_which_a_child_process_has_a_copy_is_waited_for() {
         in_namespace(|| {
-            let lock = InterfaceLock::take("left").unwrap();
+            let lock = InterfaceLock::of_name("left").unwrap();
             let copy = lock._socket.try_clone().unwrap();
             drop(lock);
             let child = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(300));
                 drop(copy);
             });
-            InterfaceLock::take("left").unwrap();
+            InterfaceLock::of_name("left").unwrap();
             child.join().unwrap();
         });
     }

@@ -132,7 +132,9 @@ pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
 pub use gro::GroOff;
 pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare, XdpWay};
-pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
+pub use interface::{
+    Addresses, addresses, is_interface, kernel_name, set_link_address, set_mtu, user_of, with_address,
+};
 pub use iptables::{LegacyChain, legacy_chains};
 pub use kernel_forwarding::{
     KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelSample,
@@ -144,7 +146,7 @@ pub use memory_loop::MemoryLoop;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
-pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers};
+pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers, split_spec};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
 pub use tap::twin_name;

@@ -16,6 +16,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// Other names of it, by which `ip` finds it too.
+    pub alternative_names: Vec<String>,
     /// Whether the administrator has it up (`IFF_UP`).
     pub is_up: bool,
     /// Whether it can carry packets (`IFF_LOWER_UP`).
@@ -69,9 +71,10 @@ impl Links {
         self.0.iter()
     }
 
-    /// Returns the interface of this name.
+    /// Returns the interface of this name, or of which it is an alternative name.
     pub fn named(&self, name: &str) -> Option<&Link> {
-        self.iter().find(|link| link.name == name)
+        let by_other = || self.iter().find(|link| link.alternative_names.iter().any(|other| other == name));
+        self.iter().find(|link| link.name == name).or_else(by_other)
     }
 
     /// Returns the name of the interface with this number.
@@ -96,6 +99,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
@@ -160,6 +165,10 @@ fn parse(payload: &[u8]) -> Option<Link> {
     for (kind, value) in attributes(rest) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
+            IFLA_PROP_LIST => {
+                let names = attributes(value).filter(|&(kind, _)| kind == IFLA_ALT_IFNAME);
+                link.alternative_names = names.map(|(_, name)| text(name)).collect();
+            }
             IFLA_ADDRESS if is_ethernet => link.mac = value.first_chunk().copied().map(MacAddr),
             IFLA_MTU => link.mtu = number(value).unwrap_or(0) as usize,
             IFLA_NUM_RX_QUEUES => link.rx_queues = number(value).map_or(1, |queues| queues.max(1) as usize),
@@ -232,6 +241,10 @@ mod tests {
             assert_eq!((of("bridge").rx_queues, of("bridge").kind.as_str()), (5, "bridge"));
             assert_eq!((of("upper").below, of("upper").kind.as_str()), (Some(expected.index), "macvlan"));
             assert!(links.named("none").is_none());
+            ip("link property add dev left altname enp3s0f0np0 altname uplink-to-the-provider");
+            let links = Links::ask().unwrap();
+            assert_eq!(links.named("left").unwrap().alternative_names.len(), 2);
+            assert_eq!(links.named("uplink-to-the-provider").unwrap().name, "left");
             ip("link set left up");
             assert!(Links::ask().unwrap().named("right").unwrap().has_carrier);
         });

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::interface::is_interface;
 use crate::{DRIVERS, OpenOptions, Port, PortError};
 
 /// One option of a driver or of all ports.
@@ -89,10 +90,7 @@ impl Spec {
     /// [`PortError::BadSpec`], [`PortError::UnknownDriver`], [`PortError::UnknownOption`].
     pub fn parse(text: &str) -> Result<Self, PortError> {
         let bad = |problem: String| PortError::BadSpec { spec: text.to_owned(), problem };
-        let (target, query) = match text.split_once('?') {
-            Some((target, query)) => (target, Some(query)),
-            None => (text, None),
-        };
+        let (target, query) = split_spec(text);
         let (driver, name) = match target.split_once(':') {
             Some((driver, name)) => (find_driver(text, driver)?, name),
             None => (DRIVERS[0], target),
@@ -264,6 +262,19 @@ impl Spec {
             (!value.is_empty() && !value.contains('\0')).then(|| value.to_owned())
         })
     }
+}
+
+/// Splits a spec at the `?` in front of its options. It is the first one, unless it belongs to the name of an interface that
+/// exists.
+pub fn split_spec(text: &str) -> (&str, Option<&str>) {
+    let is_name = |end: usize| {
+        let target = &text[..end];
+        let name = target.split_once(':').map_or(target, |(_, name)| name);
+        name.contains('?') && is_interface(name)
+    };
+    let ends = text.match_indices('?').map(|(at, _)| at).chain([text.len()]);
+    let end = ends.rev().find(|&end| is_name(end)).or_else(|| text.find('?')).unwrap_or(text.len());
+    (&text[..end], text.get(end + 1..))
 }
 
 /// Drivers of the program that is made of this library.

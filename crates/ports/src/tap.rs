@@ -93,7 +93,7 @@ struct Device {
     _link: Option<FdLink>,
     files: Vec<OwnedFd>,
     kind: Kind,
-    _lock: InterfaceLock,
+    _locks: [InterfaceLock; 2],
 }
 
 impl TapPort {
@@ -113,7 +113,7 @@ impl TapPort {
                 })?),
             };
         let interface = Interface::new(&name)?;
-        let lock = InterfaceLock::take(&name)?;
+        let lock_of_name = InterfaceLock::of_name(&name)?;
         let is_new = !interface.exists();
         // A port that only sends still needs one file.
         let queues = options.rx_queues.clamp(1, MAX_QUEUES);
@@ -121,6 +121,7 @@ impl TapPort {
         for _ in 0..queues {
             files.push(open_file(&name, Queues::Several, kind)?.0);
         }
+        let locks = [lock_of_name, InterfaceLock::of_index(&name, interface.index()?)?];
         if keep {
             persist(&name, &files[0])?;
         }
@@ -158,7 +159,7 @@ impl TapPort {
         Ok(Self {
             rx: Handout::new(&name, "receive", 0..rx_queues),
             tx: Handout::new(&name, "transmit", (0..options.tx_queues).map(|queue| queue % queues)),
-            device: Arc::new(Device { _link: link, files, kind, _lock: lock }),
+            device: Arc::new(Device { _link: link, files, kind, _locks: locks }),
             info,
         })
     }

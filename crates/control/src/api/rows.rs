@@ -34,8 +34,11 @@ pub struct TrafficRow {
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortRow {
-    /// Its name in the settings: that of Linux's interface.
+    /// Its name in the settings: that of Linux's interface when the router started.
     pub name: String,
+    /// The name that Linux has for its interface now; empty if there is none now.
+    #[serde(default)]
+    pub interface: String,
     /// What carries its packets, as the port's spec says: `af_xdp:eth1?steer=transit`.
     pub spec: String,
     /// The driver: `af_xdp`, `af_packet`, `dpdk`, ...; empty for a VLAN of another port.

@@ -20,6 +20,7 @@ use crate::change::{
     RouteKey, Rule,
 };
 use crate::interner::Interner;
+use crate::port_names::PortNames;
 
 /// Something with the dump in which it was last told.
 #[derive(Clone, Debug)]
@@ -36,8 +37,8 @@ const THINGS_IN_A_PIECE: usize = 5_000;
 /// See the top of the file.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The ports of the cluster by the names of their interfaces.
-    ports: HashMap<String, u8>,
+    /// The ports of the cluster, and which of this leader's interfaces each is.
+    ports: PortNames<u8>,
     /// From the leader's numbers of interfaces to the cluster's.
     interfaces: HashMap<InterfaceIndex, InterfaceIndex>,
     links: BTreeMap<InterfaceIndex, Stamped<Link>>,
@@ -90,11 +91,11 @@ impl Ledger {
 
     /// Names the ports anew, when some have come or gone.
     pub fn set_ports(&mut self, ports: impl IntoIterator<Item = (String, u8, u16)>) {
-        self.ports.clear();
-        for (name, number, node) in ports {
-            self.ports.insert(name, number);
+        let ports = ports.into_iter().map(|(name, number, node)| {
             self.labels.set_node(number, node);
-        }
+            (name, number)
+        });
+        self.ports.set(ports);
         self.relabel();
     }
 
@@ -286,9 +287,9 @@ impl Ledger {
         };
         Some(match change {
             Change::Link(mut link) => {
-                let port = self.ports.get(&link.name).copied();
+                let port = self.ports.put(link.index, &link.name);
                 let number = port.map_or(OTHER_INTERFACES + link.index, interface_of_port);
-                // It was renamed, or is a port no more.
+                // It is a port now, or is a port no more.
                 if let Some(before) =
                     self.interfaces.insert(link.index, number).filter(|&before| before != number)
                 {
@@ -302,6 +303,7 @@ impl Ledger {
             Change::LinkGone(own) => {
                 let number = self.number(own);
                 self.interfaces.remove(&own);
+                self.ports.remove(own);
                 Change::LinkGone(number)
             }
             Change::Address(address) => {

@@ -81,6 +81,7 @@ impl Mirror {
     /// Says that this is a node of a cluster.
     pub fn set_exits(&mut self, exits: ClusterExits) {
         self.exits = Some(exits);
+        self.links.has_port_numbers = true;
     }
 
     /// Says where the cluster's ports are, when some have come or gone.
@@ -95,7 +96,7 @@ impl Mirror {
 
     /// Names the ports anew: their interfaces with the ports' numbers. A number means the same port for ever.
     pub fn set_ports(&mut self, ports: impl IntoIterator<Item = (String, u16)>) {
-        self.links.ports = ports.into_iter().collect();
+        self.links.ports.set(ports);
         for link in self.links.interfaces.values().map(|known| known.link.clone()).collect::<Vec<_>>() {
             self.put_link(link);
         }

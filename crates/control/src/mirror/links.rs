@@ -1,7 +1,8 @@
 //! The interfaces of the host: which of them are ports of the router, and what addresses they have.
 
 use crate::change::{Address, InterfaceIndex, Link};
-use std::collections::{BTreeMap, HashMap};
+use crate::port_names::PortNames;
+use std::collections::BTreeMap;
 
 /// What is known of an interface.
 #[derive(Debug)]
@@ -27,8 +28,11 @@ pub struct VlanPort {
 /// All interfaces and their addresses.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// The ports of the router by the name of their interface.
-    pub(super) ports: HashMap<String, u16>,
+    /// The ports of the router, and which interface each is.
+    pub(super) ports: PortNames<u16>,
+    /// Whether the index of a port's interface says which port it is, as in what a cluster's leader tells: one more than the
+    /// port's number.
+    pub(super) has_port_numbers: bool,
     /// Those of them that are VLANs of others.
     pub(super) vlans: Vec<VlanPort>,
     pub(super) interfaces: BTreeMap<InterfaceIndex, Interface>,
@@ -45,8 +49,25 @@ pub(super) struct Links {
 impl Links {
     /// Notes a link, and returns what it was before.
     pub(super) fn put(&mut self, link: Link, epoch: u8) -> Option<Interface> {
-        let port = self.ports.get(&link.name).copied();
+        let port = if self.has_port_numbers {
+            let port = u16::try_from(link.index).ok().and_then(|number| number.checked_sub(1));
+            port.filter(|&port| self.ports.name(port).is_some())
+        } else {
+            self.ports.put(link.index, &link.name)
+        };
         self.interfaces.insert(link.index, Interface { link, port, epoch })
+    }
+
+    /// Forgets a link, and returns what it was. If it was a port, another interface may be that now: see [`Links::heir`].
+    pub(super) fn remove(&mut self, index: InterfaceIndex) -> Option<Interface> {
+        self.ports.remove(index);
+        self.interfaces.remove(&index)
+    }
+
+    /// Returns an interface that is to be a port whose own is gone, because it has the name.
+    pub(super) fn heir(&self) -> Option<&Link> {
+        let links = self.interfaces.values().filter(|interface| interface.port.is_none());
+        links.map(|interface| &interface.link).find(|link| self.ports.is_wanted(&link.name))
     }
 
     pub(super) fn get(&self, index: InterfaceIndex) -> Option<&Interface> {
@@ -100,15 +121,26 @@ impl Links {
         self.interfaces.values().any(|interface| interface.link.vrf_table == Some(table))
     }
 
-    /// The ports that a rule means which selects by input interface: a port, or those of a VRF.
+    /// The name of the port that an interface is, and the same with the interface's name where Linux calls it otherwise.
+    pub(super) fn port_name(&self, interface: &Interface) -> Option<(String, String)> {
+        let name = self.ports.name(interface.port?)?;
+        let now = &interface.link.name;
+        let both = if name == now { name.to_owned() } else { format!("{name} ({now} in Linux)") };
+        Some((name.to_owned(), both))
+    }
+
+    /// The ports that a rule means which selects by input interface: a port, or those of a VRF. As in Linux, the name is that
+    /// which the interface has now.
     pub(super) fn ports_of_input(&self, name: &str) -> Vec<u16> {
-        if let Some(&port) = self.ports.get(name) {
+        let is_it = |interface: &&Interface| interface.link.name == name;
+        let Some(interface) = self.interfaces.values().find(is_it) else {
+            // A port without an interface in Linux.
+            return self.ports.without_interface(name).into_iter().collect();
+        };
+        if let Some(port) = interface.port {
             return vec![port];
         }
-        let is_it = |interface: &&Interface| interface.link.name == name;
-        let Some(vrf) = self.interfaces.values().find(is_it).map(|interface| interface.link.index) else {
-            return Vec::new();
-        };
+        let vrf = interface.link.index;
         let members = self.interfaces.values().filter(|interface| interface.link.master == Some(vrf));
         let mut ports: Vec<u16> = members.filter_map(|interface| interface.port).collect();
         ports.sort_unstable();

@@ -130,7 +130,7 @@ impl Mirror {
     ) -> Result<Mirror, TableError> {
         let mut mirror = Mirror {
             fib: Fib::of_kinds(kinds)?,
-            links: Links { ports: ports.into_iter().collect(), ..Links::default() },
+            links: Links::default(),
             neighbours: Neighbours::default(),
             hops: Hops::default(),
             objects: Objects::default(),
@@ -142,11 +142,17 @@ impl Mirror {
             counters: Counters::default(),
             history: History::default(),
         };
+        mirror.links.ports.set(ports);
         mirror.add_fixed_hops();
         mirror.add_fixed_routes(MAIN);
         mirror.ensure_table(MAIN);
         mirror.publish();
         Ok(mirror)
+    }
+
+    /// Says what Linux calls a port's interface, if that is not the name of the port. To be called before any change.
+    pub fn set_interface(&mut self, port: u16, name: &str) {
+        self.links.ports.set_last(port, name);
     }
 
     /// Says that a port is a VLAN of another. To be called before any change: packets to its neighbours get a link
@@ -266,17 +272,18 @@ impl Mirror {
         let epoch = self.epochs.of(Source::Netlink, Part::Links);
         let (index, new) = (link.index, link.clone());
         let before = self.links.put(link, epoch);
-        if before.as_ref().is_some_and(|before| before.link == new) {
+        let port = self.links.port(index);
+        if before.as_ref().is_some_and(|before| before.link == new && before.port == port) {
             return true;
         }
         self.links.generation += 1;
         self.policy.is_dirty = true;
         self.report_link(before.as_ref(), self.links.get(index));
         self.refresh_link(index);
-        if let Some(port) = self.links.port(index) {
+        if let Some(port) = port {
             self.refresh_vlans_of(port);
         }
-        if before.map(|before| before.port) != self.links.get(index).map(|now| now.port) {
+        if before.map(|before| before.port) != Some(port) {
             self.evaluate_hosts_of(index);
         }
         if let Some(table) = new.vrf_table {
@@ -287,7 +294,7 @@ impl Mirror {
 
     /// A link is gone, with its addresses and neighbours.
     fn remove_link(&mut self, index: InterfaceIndex) -> bool {
-        let removed = self.links.interfaces.remove(&index);
+        let removed = self.links.remove(index);
         let was_there = removed.is_some();
         self.report_link(removed.as_ref(), None);
         self.policy.is_dirty |= was_there;
@@ -304,6 +311,9 @@ impl Mirror {
         self.refresh_link(index);
         if let Some(port) = removed.and_then(|interface| interface.port) {
             self.refresh_vlans_of(port);
+            if let Some(heir) = self.links.heir().cloned() {
+                self.put_link(heir);
+            }
         }
         was_there
     }

@@ -22,40 +22,45 @@ impl Mirror {
     /// An interface of Linux came, changed or went.
     pub(super) fn report_link(&self, before: Option<&Interface>, now: Option<&Interface>) {
         let of_port = |interface: Option<&Interface>| {
-            interface.filter(|it| it.port.is_some()).map(|it| it.link.clone())
+            let (port, name) = self.links.port_name(interface?)?;
+            Some((port, name, interface?.link.clone()))
         };
         if !self.links.is_settled {
             return;
         }
         let (before, now) = (of_port(before), of_port(now));
         match (&before, &now) {
-            (None, Some(link)) => {
-                tracing::info!(event = "port", port = link.name, "{}: its interface is there", link.name)
+            (None, Some((port, name, _))) => {
+                tracing::info!(event = "port", port, "{name}: its interface is there")
             }
-            (Some(link), None) => {
+            (Some((port, name, _)), None) => {
                 tracing::warn!(
                     event = "port",
-                    port = link.name,
+                    port,
                     reason = "its interface is gone",
-                    "{}: its interface is gone",
-                    link.name
+                    "{name}: its interface is gone"
+                )
+            }
+            (Some((.., before)), Some((port, _, now))) if before.name != now.name => {
+                tracing::info!(
+                    event = "port",
+                    port,
+                    reason = "renamed",
+                    "{port}: Linux calls its interface {} now, before {}",
+                    now.name,
+                    before.name
                 )
             }
             _ => {}
         }
-        let Some(link) = now else { return };
-        let name = &link.name;
-        match (before.map(|before| problem(&before)), problem(&link)) {
+        let Some((port, name, link)) = now else { return };
+        match (before.map(|(.., before)| problem(&before)), problem(&link)) {
             (Some(before), now) if before == now => {}
             (None, None) => {}
-            (_, Some(reason)) => tracing::warn!(
-                event = "link",
-                port = name,
-                state = "down",
-                reason,
-                "{name}: link down ({reason})"
-            ),
-            (_, None) => tracing::info!(event = "link", port = name, state = "up", "{name}: link up"),
+            (_, Some(reason)) => {
+                tracing::warn!(event = "link", port, state = "down", reason, "{name}: link down ({reason})")
+            }
+            (_, None) => tracing::info!(event = "link", port, state = "up", "{name}: link up"),
         }
     }
 
@@ -222,6 +227,10 @@ mod tests {
             link(mirror, 2, false, false);
             mirror.apply(KERNEL, Change::LinkGone(1));
             link(mirror, 1, true, true);
+            let is_up = mirror.links.get(1).unwrap().link.clone();
+            let renamed = Link { name: "wan0".to_owned(), ..is_up };
+            mirror.apply(KERNEL, Change::Link(renamed.clone()));
+            mirror.apply(KERNEL, Change::Link(Link { is_up: false, ..renamed }));
         });
         assert_eq!(
             lines,
@@ -231,6 +240,8 @@ mod tests {
                 "INFO eth1: link up",
                 "WARN eth1: its interface is gone \"its interface is gone\"",
                 "INFO eth1: its interface is there",
+                "INFO eth1: Linux calls its interface wan0 now, before eth1 \"renamed\"",
+                "WARN eth1 (wan0 in Linux): link down (set down) \"set down\"",
             ]
         );
     }

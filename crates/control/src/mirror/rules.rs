@@ -219,7 +219,7 @@ impl Mirror {
 
     /// A rule of which the table depends on the port.
     fn draft_of_ports(&self, rule: &Rule) -> Draft {
-        let last = self.links.ports.values().max().map_or(0, |port| usize::from(*port) + 1);
+        let last = self.links.ports.iter().map(|(_, port)| usize::from(port) + 1).max().unwrap_or(0);
         let mut vrfs = vec![None; last];
         for interface in self.links.interfaces.values() {
             let Some(place) = interface.port.and_then(|port| vrfs.get_mut(usize::from(port))) else {

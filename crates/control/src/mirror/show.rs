@@ -116,17 +116,14 @@ pub struct NextHopReport {
 impl Mirror {
     /// The ports, by number.
     pub fn ports(&self) -> impl Iterator<Item = PortReport> + '_ {
-        let mut ports: Vec<(u16, &String)> =
-            self.links.ports.iter().map(|(name, &port)| (port, name)).collect();
-        ports.sort_unstable();
-        ports.into_iter().map(|(port, name)| {
+        self.links.ports.iter().map(|(name, port)| {
             let interface = self.links.of_port(port);
             let link = interface.map(|interface| interface.link.clone());
             let index = link.as_ref().map(|link| link.index);
             let addresses = self.links.addresses.keys().filter(|address| Some(address.index) == index);
             PortReport {
                 port,
-                name: name.clone(),
+                name: name.to_owned(),
                 link,
                 addresses: addresses.cloned().collect(),
                 vrf_table: interface.and_then(|interface| self.links.vrf_table(interface)),

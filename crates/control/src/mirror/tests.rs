@@ -332,6 +332,7 @@ fn neighbours_on_connected_networks_get_host_routes() {
     mirror.tell(via("10.0.0.8/32", "", 2));
     assert_eq!(mirror.main("10.0.0.8"), forward(1, 8, IPV4));
     // The interface is not a port any more.
+    mirror.apply(KERNEL, Change::LinkGone(2));
     mirror.apply(KERNEL, Change::Link(link(2, "lan")));
     assert_eq!(mirror.main("10.0.0.8"), NextHop::Punt);
 }
@@ -745,4 +746,57 @@ fn a_vlan_leaves_by_the_port_below_it_with_a_tag() {
     mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
     mirror.apply(KERNEL, Change::Link(vlan(false)));
     assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+}
+
+#[test]
+fn a_renamed_interface_is_the_port_and_another_of_its_old_name_is_not() {
+    let mut mirror = router();
+    let named = |index, name: &str| Change::Link(link(index, name));
+    let goes_by = |mirror: &mut Mirror| match mirror.main("10.9.0.1") {
+        NextHop::Forward(adjacency) => Some(adjacency.port()),
+        _ => None,
+    };
+    mirror.apply(KERNEL, named(2, "eth1"));
+    mirror.tell(via("10.9.0.0/16", "10.1.0.2", 2));
+    mirror.apply(KERNEL, neighbour("10.1.0.2", 2, 7));
+    assert_eq!(goes_by(&mut mirror), Some(1));
+    mirror.apply(KERNEL, named(2, "wan0"));
+    assert_eq!(goes_by(&mut mirror), Some(1));
+    // As in Linux, a rule means the interface that has the name now.
+    assert_eq!((mirror.links.ports_of_input("wan0"), mirror.links.ports_of_input("eth1")), (vec![1], vec![]));
+
+    // Another one with the old name is the kernel's.
+    mirror.apply(KERNEL, named(9, "eth1"));
+    assert!(mirror.links.ports_of_input("eth1").is_empty());
+    mirror.tell(via("10.9.0.0/16", "10.1.0.2", 9));
+    assert_eq!(mirror.main("10.9.0.1"), NextHop::Punt);
+
+    // Until the port's own is gone.
+    mirror.apply(KERNEL, Change::LinkGone(2));
+    assert_eq!(mirror.links.ports_of_input("eth1"), [1]);
+    mirror.apply(KERNEL, neighbour("10.1.0.2", 9, 7));
+    assert_eq!(goes_by(&mut mirror), Some(1));
+}
+
+#[test]
+fn a_rename_that_only_a_dump_tells_is_followed() {
+    let mut mirror = router();
+    for (index, name) in [(1, "eth0"), (2, "eth1")] {
+        mirror.apply(KERNEL, Change::Link(link(index, name)));
+    }
+    // Two have swapped their names.
+    mirror.dump_begins(KERNEL, Part::Links);
+    for (index, name) in [(1, "eth1"), (2, "eth0"), (3, "eth2")] {
+        mirror.apply(KERNEL, Change::Link(link(index, name)));
+    }
+    mirror.dump_ends(KERNEL, Part::Links);
+    assert_eq!([1, 2, 3].map(|index| mirror.links.port(index)), [Some(0), Some(1), Some(2)]);
+    // One is gone, and one that was there before the dump ended has its name.
+    mirror.dump_begins(KERNEL, Part::Links);
+    for (index, name) in [(4, "eth1"), (2, "eth0")] {
+        mirror.apply(KERNEL, Change::Link(link(index, name)));
+    }
+    assert_eq!(mirror.links.port(4), None);
+    mirror.dump_ends(KERNEL, Part::Links);
+    assert_eq!([4, 2].map(|index| mirror.links.port(index)), [Some(0), Some(1)]);
 }

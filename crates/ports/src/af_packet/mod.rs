@@ -71,6 +71,8 @@ pub(crate) struct Claim {
     pub(crate) interface: Interface,
     pub(crate) warn: fn(&str),
     _lock: InterfaceLock,
+    /// The lock on the interface with this index.
+    held: Mutex<Option<(i32, InterfaceLock)>>,
     /// What was reported last, so that it is reported once.
     told: Mutex<String>,
     /// The group of the receive sockets, with the index of the interface that it is on.
@@ -105,17 +107,32 @@ impl Claim {
         if !interface.is_up()? {
             return Err(PortError::InterfaceDown { name: name.to_owned() });
         }
-        let lock = InterfaceLock::take(name)?;
-        Ok(Self {
+        let lock = InterfaceLock::of_name(name)?;
+        let claim = Self {
             name: name.to_owned(),
             interface,
             warn,
             _lock: lock,
+            held: Mutex::default(),
             told: Mutex::default(),
             fanout: Mutex::default(),
             promiscuous: Mutex::default(),
             link: Mutex::default(),
-        })
+        };
+        claim.hold()?;
+        Ok(claim)
+    }
+
+    /// Takes the lock on the interface as it is now. Returns its index.
+    pub(crate) fn hold(&self) -> Result<i32, PortError> {
+        let index = self.interface.index()?;
+        let mut held = lock(&self.held);
+        if held.as_ref().is_none_or(|(of, _)| *of != index) {
+            // That of one that is gone first.
+            *held = None;
+            *held = Some((index, InterfaceLock::of_index(&self.name, index)?));
+        }
+        Ok(index)
     }
 
     /// Reports the port's state, unless it was reported last.
@@ -167,9 +184,9 @@ impl Claim {
         running
     }
 
-    /// Whether the interface is there, up, and not the one with number `old`: one that was made anew.
-    fn is_anew(&self, old: i32) -> bool {
-        if self.interface.index().is_ok_and(|index| index == old) {
+    /// Whether the interface is there, up, and not the one with number `old`, if that is there still: one that was made anew.
+    fn is_anew(&self, old: Option<i32>) -> bool {
+        if self.interface.index().is_ok_and(|index| Some(index) == old) {
             return false;
         }
         match self.absence() {
@@ -290,7 +307,7 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(claim: &'a Claim, slots: usize) -> Result<Self, PortError> {
-        let (index, mtu) = (claim.interface.index()?, claim.interface.mtu()?);
+        let (index, mtu) = (claim.hold()?, claim.interface.mtu()?);
         Ok(Self { name: &claim.name, index, mtu, slots })
     }
 
@@ -301,6 +318,7 @@ impl<'a> Builder<'a> {
                 what: "open a packet socket",
                 capability: "CAP_NET_RAW",
             },
+            // Of rings.
             Some(libc::ENOMEM) => PortError::Unsupported {
                 port: self.name.to_owned(),
                 problem: format!("no memory for a ring of {} slots; ask for fewer with `ring=`", self.slots),
@@ -378,7 +396,7 @@ impl Port for AfPacketPort {
 
     /// Linux 6.6 or newer.
     fn keep_from_linux(&mut self) -> Result<(), PortError> {
-        self._only_ours = Some(drop_all(&self.info.name, &self.info.name)?);
+        self._only_ours = Some(drop_all(&self.info.name, &self.claim.interface.kernel_name())?);
         Ok(())
     }
 

@@ -40,6 +40,9 @@ pub(super) struct AfPacketRx {
     plan: Plan,
     next_look: Instant,
     gone: bool,
+    /// Whether the interface was not there at a look, so that the socket is on none: it may come back under the same number
+    /// from another namespace.
+    lost: bool,
     warned: AtomicBool,
     stats: QueueStats,
     /// What the kernel counted and forgot when asked, and links lost, noticed in `wait_fd`.
@@ -62,6 +65,7 @@ impl AfPacketRx {
             plan,
             next_look: Instant::now(),
             gone: false,
+            lost: false,
             warned: AtomicBool::new(false),
             stats: QueueStats::default(),
             kernel_drops: Cell::new(0),
@@ -92,15 +96,21 @@ impl AfPacketRx {
         self.next_look = now + LOOK_EVERY;
         self.claim.look_at_link();
         let index = self.claim.interface.index();
-        self.gone = index.is_err() || index.is_ok_and(|index| index != self.index);
-        if !self.gone || !self.claim.is_anew(self.index) {
+        self.lost |= index.is_err();
+        self.gone = self.lost || index.as_ref().is_ok_and(|index| *index != self.index);
+        if index.is_err() && let Some(screen) = &self.screen {
+            // It may be in another namespace, with our program still on it.
+            screen.detach();
+        }
+        let old = (!self.lost).then_some(self.index);
+        if !self.gone || !self.claim.is_anew(old) {
             return;
         }
         match self.reopen() {
             Ok((socket, ring, index, mtu)) => {
                 self.kernel_drops.set(self.all_kernel_drops());
                 (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
-                (self.head, self.gone) = (0, false);
+                (self.head, self.gone, self.lost) = (0, false, false);
                 if self.plan.fanout || self.screen.is_some() {
                     // What came before the socket was in the group the others have too, and what came before the
                     // screen the kernel.
@@ -150,10 +160,10 @@ impl AfPacketRx {
     fn offload_frame(&mut self) {
         self.stats.add(Event::Offload, 1);
         if !self.warned.swap(true, Ordering::Relaxed) {
-            let name = &self.claim.name;
+            let (name, interface) = (&self.claim.name, self.claim.interface.kernel_name());
             (self.claim.warn)(&format!(
                 "port {name}: frames longer than the MTU come in, made by a segmentation offload; they are dropped. \
-                 Turn it off with `ethtool -K {name} tso off gso off gro off`, for a veth at both of its ends"
+                 Turn it off with `ethtool -K {interface} tso off gso off gro off`, for a veth at both of its ends"
             ));
         }
     }

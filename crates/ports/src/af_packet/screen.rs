@@ -21,7 +21,7 @@ use crate::bpf::{
 };
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, VlanId, VlanShare};
-use crate::interface::namespace;
+use crate::interface::{kernel_name, namespace};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_skb.o"));
 
@@ -79,9 +79,14 @@ impl Screen {
         let passage = passage::enter(namespace(), index as u32, Passage::Marked);
         let screen = object.program_mut("screen").expect("the object has this program");
         let screen = screen.try_into().expect("it is a classifier");
-        let link = attach_at_ingress(&self.port, screen, &self.port)?;
+        let link = attach_at_ingress(&self.port, screen, &kernel_name(&self.port))?;
         *attached = Some(Attached { index, _link: link, _passage: passage });
         Ok(())
+    }
+
+    /// Takes the program off its interface.
+    pub(super) fn detach(&self) {
+        lock(&self.programs).attached = None;
     }
 
     #[cfg(test)]

@@ -38,6 +38,8 @@ pub(super) struct AfPacketTx {
     index: i32,
     slots: usize,
     gone: bool,
+    /// Whether the socket is on no interface any more: it may come back under the same number from another namespace.
+    lost: bool,
     next_look: Instant,
     /// Packets between batch and pool within one call; empty between calls.
     sent: Batch,
@@ -61,6 +63,7 @@ impl AfPacketTx {
             index,
             slots,
             gone: false,
+            lost: false,
             next_look: Instant::now(),
             sent: Batch::new(),
             stats: QueueStats::default(),
@@ -75,7 +78,7 @@ impl AfPacketTx {
             return;
         }
         self.next_look = now + LOOK_EVERY;
-        if !self.claim.is_anew(self.index) {
+        if !self.claim.is_anew((!self.lost).then_some(self.index)) {
             return;
         }
         let claim = Arc::clone(&self.claim);
@@ -84,7 +87,7 @@ impl AfPacketTx {
             Ok(((socket, ring), index, mtu)) => {
                 self.lengths = vec![0; ring.slots()].into();
                 (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
-                (self.head, self.gone) = (0, false);
+                (self.head, self.gone, self.lost) = (0, false, false);
                 claim.tell("the interface is back".to_owned());
             }
             Err(error) => claim.tell(error.to_string()),
@@ -104,8 +107,9 @@ impl AfPacketTx {
                     self.take_back(Event::LinkDown);
                 }
             }
-            Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
-                self.gone = self.claim.interface.index().map_or(true, |index| index != self.index);
+            Err(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
+                self.lost = error != Errno::NETDOWN;
+                self.gone = self.lost || self.claim.interface.index().ok() != Some(self.index);
                 self.take_back(if self.gone { Event::PortGone } else { Event::LinkDown });
             }
             Err(_) => self.take_back(Event::Refused),

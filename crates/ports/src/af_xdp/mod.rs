@@ -403,23 +403,24 @@ impl Shared {
     /// Looks at the interface and attaches the program to it.
     fn attach(&self, attached: &mut Attached) -> Result<(), PortError> {
         let (name, interface) = (self.name(), &self.claim.interface);
-        let index = interface.index()?;
+        let index = self.claim.hold()?;
         if !interface.is_up()? {
             return Err(PortError::InterfaceDown { name: name.to_owned() });
         }
         let failed = |action| move |error| PortError::system(name, action, error);
         attached.program.detach();
-        let mut link = probe::link(name).map_err(failed("asking for the queues"))?;
+        let look = || probe::link(index as u32).map_err(failed("asking for the queues"));
+        let mut link = look()?;
         // The program of a router that has just ended may be there for a moment.
         for _ in 0..LOOKS_FOR_OTHERS {
             if link.program.is_none() {
                 break;
             }
             std::thread::sleep(TIME_BETWEEN_LOOKS);
-            link = probe::link(name).map_err(failed("asking for the queues"))?;
+            link = look()?;
         }
         if let Some(program) = link.program {
-            return Err(in_the_way(name, Some(program)));
+            return Err(in_the_way(&link.name, Some(program)));
         }
         let (index, veth) = (index as u32, link.kind == "veth");
         self.follow_link(attached)?;
@@ -456,9 +457,11 @@ impl Shared {
             },
         };
         // A veth has what its other end sends, tags beside the frame included: the cure is there.
-        if self.options.steer == Steer::Transit && !veth && probe::takes_tags_out(name) {
+        if self.options.steer == Steer::Transit && !veth && probe::takes_tags_out(&link.name) {
             (self.claim.warn)(&format!(
-                "port {name}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without;                  turn it off with `ethtool -K {name} rxvlan off`"
+                "port {name}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without; \
+                 turn it off with `ethtool -K {} rxvlan off`",
+                link.name
             ));
         }
         attached.index = index;

@@ -8,9 +8,9 @@ use crate::interface::{EthtoolCommand, EthtoolValue, ask_driver};
 use crate::link::{Link, Links};
 
 /// Asks about an interface. Its receive queues are those that can be used now.
-pub(super) fn link(name: &str) -> io::Result<Link> {
-    let mut link = Links::ask()?.named(name).cloned().ok_or(Errno::NODEV)?;
-    link.rx_queues = active_queues(name).unwrap_or(link.rx_queues);
+pub(super) fn link(index: u32) -> io::Result<Link> {
+    let mut link = Links::ask()?.iter().find(|link| link.index == index).cloned().ok_or(Errno::NODEV)?;
+    link.rx_queues = active_queues(&link.name).unwrap_or(link.rx_queues);
     Ok(link)
 }
 
@@ -59,7 +59,7 @@ mod tests {
         in_namespace(|| {
             ip("link add left numrxqueues 4 numtxqueues 3 type veth peer name right");
             ip("link add bridge numrxqueues 5 type bridge");
-            let of = |name: &str| link(name).unwrap();
+            let of = |name: &str| link(Links::ask().unwrap().named(name).unwrap().index).unwrap();
             assert_eq!((of("left").rx_queues, of("left").kind.as_str()), (4, "veth"));
             // No ethtool channels: what the interface was made with.
             assert_eq!((of("bridge").rx_queues, of("bridge").kind.as_str()), (5, "bridge"));

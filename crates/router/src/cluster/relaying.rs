@@ -164,7 +164,8 @@ impl Relaying {
             member.refused = refused;
             let port = self.shared.get::<OpenPort>(&OpenPort::key(&link_port(&member.interface)));
             let way = port.as_ref().and_then(|port| port.with(|port| port.xdp()));
-            let (Some(port), Some(way), Some(link)) = (port, way, links.named(&member.interface)) else {
+            let name = ports::kernel_name(&member.interface);
+            let (Some(port), Some(way), Some(link)) = (port, way, links.named(&name)) else {
                 (member.known, member.path) = (None, NOT_OPEN.to_owned());
                 continue;
             };

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, first_name};
 use ports::{GroOff, PERMITTED_MARK};
 
 use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
@@ -31,7 +31,7 @@ impl Guard {
         let guarded: Vec<BackstopPort> = (ports.iter())
             .filter(|port| port.host != Host::None)
             .map(|port| BackstopPort {
-                name: port.name.clone(),
+                name: ports::kernel_name(&port.name),
                 stays: fail == Fail::Closed && port.host == Host::Interface,
             })
             .collect();
@@ -70,14 +70,13 @@ impl Guard {
 /// Whether a configuration filters: then it marks what Linux may forward.
 pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
     config.elements.iter().any(|element| {
-        let arguments = split_arguments(&element.config);
-        arguments.first().is_some_and(|port| port.starts_with("host:") && port.ends_with(PERMITTED))
+        first_name(&element.config).is_some_and(|port| port.starts_with("host:") && port.ends_with(PERMITTED))
     })
 }
 
 /// Takes away what a router with `fail = "closed"` left on these ports.
 pub(crate) fn lift(ports: &[PortSettings]) {
-    let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    let names: Vec<String> = ports.iter().map(|port| ports::kernel_name(&port.name)).collect();
     // A kernel without nf_tables has nothing to take away.
     let known = backstop::guarded_ports().unwrap_or_default();
     let closed: Vec<String> = names.iter().filter(|name| known.contains(name)).cloned().collect();

@@ -25,6 +25,8 @@ use crate::features::{FeatureSettings, Follower, vlan};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Link {
     index: u32,
+    /// The interface's name, which the port's driver hears of at once.
+    name: String,
     mac: Option<[u8; 6]>,
     mtu: u32,
 }
@@ -220,7 +222,7 @@ impl Follow for Following {
                 if link.is_up {
                     up.insert(port.name.as_str());
                 }
-                Some(Link { index: link.index, mac: link.mac, mtu: link.mtu })
+                Some(Link { index: link.index, name: link.name, mac: link.mac, mtu: link.mtu })
             })
             .collect();
         let generations = state.mirror.link_generations();

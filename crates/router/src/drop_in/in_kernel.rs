@@ -577,10 +577,10 @@ pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool
     format!("{kernel}; packets to it by workers: {problem}")
 }
 
-/// Whether there is an interface of this name, and of this number if that is known.
+/// Whether there is the interface of this number, or one of this name if the number is not known.
 fn exists(name: &str, number: Option<u32>) -> bool {
     let links = Links::ask().unwrap_or_default();
-    links.named(name).is_some_and(|link| number.is_none_or(|number| link.index == number))
+    number.map_or(links.named(name).is_some(), |number| links.name(number).is_some())
 }
 
 /// Whether the program has room for all policy rules.

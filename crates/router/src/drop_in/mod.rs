@@ -35,7 +35,7 @@ use control::mirror::VlanPort;
 use control::service::{Service, ServiceOptions};
 use control::supervisor::Supervisor;
 use elements::lookup::{Asker, FORWARDS, ForwardingTables};
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, split_arguments, unquote};
 use graph::setup::Shared;
 
 pub(crate) use backstop::{Guard, lift, marks_permitted};
@@ -61,7 +61,8 @@ pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
     let lookup = config.elements.iter().find(|element| element.has(FORWARDS));
     let arguments = lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config));
     // A port's name is a word; keywords have values behind them.
-    arguments.into_iter().filter(|argument| !argument.contains(char::is_whitespace)).collect()
+    let names = arguments.into_iter().filter(|argument| !argument.contains(char::is_whitespace));
+    names.map(|name| unquote(&name)).collect()
 }
 
 /// Returns whether Linux may forward transit that comes in by a port: nothing filters, and Linux forwards. `features` are those of
@@ -94,8 +95,11 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
+    let interfaces = (0..).zip(&*ports).map(|(number, port)| (number, ::ports::kernel_name(&port.name)));
+    let interfaces = interfaces.collect();
     let service = Service::start(&ServiceOptions {
         ports: numbered,
+        interfaces,
         vlans,
         tables: settings.tables.kinds(),
         fpm: settings.fpm.server(),

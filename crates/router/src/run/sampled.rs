@@ -49,6 +49,8 @@ impl Drop for InKernelSamples<'_> {
 pub(super) struct Interfaces {
     pub(super) by_name: HashMap<String, u32>,
     pub(super) by_port: HashMap<u16, u32>,
+    /// By the names that Linux has for them.
+    by_kernel_name: HashMap<String, u32>,
 }
 
 impl Interfaces {
@@ -67,13 +69,15 @@ impl Live {
                 for port in service.lock().mirror.ports() {
                     if let Some(link) = port.link {
                         interfaces.by_name.insert(port.name, link.index);
+                        interfaces.by_kernel_name.insert(link.name, link.index);
                         interfaces.by_port.insert(port.port, link.index);
                     }
                 }
             }
             None => {
                 for spot in &places.spots {
-                    let index = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", spot.interface));
+                    let interface = ports::kernel_name(&spot.interface);
+                    let index = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex"));
                     if let Some(index) = index.ok().and_then(|text| text.trim().parse().ok()) {
                         interfaces.by_name.insert(spot.interface.clone(), index);
                     }
@@ -104,7 +108,7 @@ fn leaves_by(mirror: &Mirror, found: &Found, interfaces: &Interfaces) -> (u32, O
             [path] => (path.index, path.gateway),
             _ => (0, None),
         },
-        FoundBy::Neighbour(name) => (interfaces.by_name.get(name).copied().unwrap_or(0), None),
+        FoundBy::Neighbour(name) => (interfaces.by_kernel_name.get(name).copied().unwrap_or(0), None),
         _ => (0, None),
     }
 }

@@ -71,11 +71,12 @@ options! {
 impl About for PortSettings {
     fn problem(&self) -> Option<Problem> {
         let is_interface = |name: &str| {
-            (1..=15).contains(&name.len())
+            let is_long = name.len() > 15 && Links::ask().is_ok_and(|links| links.named(name).is_some());
+            ((1..=15).contains(&name.len()) || is_long)
                 && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
         };
         if !is_interface(&self.name) {
-            let right = "expected 1 to 15 characters without '/', ':' and blanks";
+            let right = "expected 1 to 15 characters without '/', ':' and blanks, or an alternative name of an interface";
             return Some((
                 "name",
                 format!("'{}' cannot be an interface's name", self.name),
@@ -181,9 +182,10 @@ impl Settings {
         let mut settings = Self::default();
         let mut is_open = Vec::new();
         for text in names {
-            let (target, options) = text.split_once('?').unwrap_or((text, ""));
+            let (target, options) = ports::split_spec(text);
             // What stands before the first `:` and `=` is a name; behind a `:` the `=` belongs to the device.
             let named = target.split_once('=').filter(|(name, _)| !name.contains(':'));
+            let named = named.filter(|_| !ports::is_interface(target));
             let (name, target) = named.map_or((None, target), |(name, target)| (Some(name), target));
             let mut port = PortSettings { driver, ..PortSettings::new(target) };
             port.host = PortSettings::usual_host(driver);
@@ -211,8 +213,8 @@ impl Settings {
                     port.name
                 ));
             }
-            port.options = options.to_owned();
-            is_open.push(target == port.name && options.is_empty());
+            port.options = options.unwrap_or_default().to_owned();
+            is_open.push(target == port.name && port.options.is_empty());
             port.problem().map_or(Ok(()), wrong)?;
             if settings.ports.iter().any(|other| other.name == port.name) {
                 return Err(format!("port '{}' is named twice; expected once", port.name));

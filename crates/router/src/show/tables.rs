@@ -219,8 +219,9 @@ fn ports(rows: Rows<'_>) -> Result<()> {
     for row in rows {
         let row: PortRow = parse(&row?)?;
         is_empty = false;
+        let name = port_name(&row);
         for (name, direction, way, to_linux) in
-            [(row.name.as_str(), "rx", row.rx, thousands(row.to_linux)), ("", "tx", row.tx, String::new())]
+            [(name.as_str(), "rx", row.rx, thousands(row.to_linux)), ("", "tx", row.tx, String::new())]
         {
             traffic.row([
                 name.to_owned(),
@@ -237,7 +238,7 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         let link = link_state(&row);
         let words = std::iter::once(row.path).chain(row.addresses.iter().map(ToString::to_string));
         links.row([
-            row.name,
+            name,
             link.to_owned(),
             format!("{} {}", row.driver, row.mode).trim().to_owned(),
             row.mtu.to_string(),
@@ -249,6 +250,12 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         print(&format!("{}\n{}", traffic.render(), links.render()));
     }
     Ok(())
+}
+
+/// A port's name, with that of its interface where Linux calls it otherwise.
+fn port_name(row: &PortRow) -> String {
+    let is_same = row.interface.is_empty() || row.interface == row.name;
+    if is_same { row.name.clone() } else { format!("{} ({} in Linux)", row.name, row.interface) }
 }
 
 /// What there is to say of a port's link.

@@ -184,7 +184,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 impl Counters {
     pub(super) fn of(port: &PortRow) -> Self {
-        let speed = std::fs::read_to_string(format!("/sys/class/net/{}/speed", port.name)).ok();
+        let speed = std::fs::read_to_string(format!("/sys/class/net/{}/speed", port.interface)).ok();
         // In Mbit/s; -1 where there is no cable.
         let speed = speed.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0) * 1_000_000;
         let ways = [port.rx, port.tx];
