@@ -140,6 +140,12 @@ impl Arguments {
         Ok(self.keyword(name)?.unwrap_or(default))
     }
 
+    /// Takes the argument `name value` of which the element makes nothing, and returns its value. It is not among those that are
+    /// expected.
+    pub fn ignored(&mut self, name: &str) -> Option<String> {
+        self.take_keyword(name).map(|text| unquote(&text))
+    }
+
     /// Every argument `name value` in order; for keywords that may be repeated.
     pub fn keywords<T: FromArgument>(&mut self, name: &'static str) -> Result<Vec<T>, ConfigError> {
         self.known.push(name);
@@ -163,6 +169,11 @@ impl Arguments {
     pub fn rest(&mut self) -> Vec<String> {
         self.position += self.positional.len();
         self.positional.drain(..).collect()
+    }
+
+    /// All positional arguments that are left, as names.
+    pub fn names(&mut self) -> Vec<String> {
+        self.rest().iter().map(|name| unquote(name)).collect()
     }
 
     /// All arguments that are left in their order, what looks like a keyword argument among them; for elements whose arguments

@@ -87,7 +87,7 @@ pub(crate) struct Ports {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     make_with(setup, None, |setup| {
         let mtus = setup.arguments.keyword::<Mtus>("MTU")?;
-        let ports = setup.arguments.rest_with_names();
+        let ports: Vec<String> = setup.arguments.rest_with_names().iter().map(|name| unquote(name)).collect();
         if ports.is_empty() {
             return Err(ConfigError::new("no ports; expected the names of the router's ports"));
         }

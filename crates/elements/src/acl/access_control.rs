@@ -102,7 +102,7 @@
 use std::sync::Arc;
 
 use fib::publish::Reader;
-use graph::lang::{split_arguments, split_words};
+use graph::lang::{split_arguments, split_words, unquote};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::{Batch, MAX_BATCH, Packet};
 
@@ -213,7 +213,7 @@ pub(super) fn parse_inputs(text: &str) -> Result<Inputs, String> {
     let mut inputs = Inputs::default();
     for part in split_arguments(text) {
         let paint = match split_words(&part).as_slice() {
-            [name, paint] => u8::from_argument(paint).map(|paint| (name.clone(), paint)),
+            [name, paint] => u8::from_argument(paint).map(|paint| (unquote(name), paint)),
             _ => None,
         };
         let Some((name, paint)) = paint else {
@@ -223,9 +223,9 @@ pub(super) fn parse_inputs(text: &str) -> Result<Inputs, String> {
         };
         // A name that is a number would be taken for the paint.
         let clash = inputs.0.iter().any(|(known, its)| *known == name || *its == paint);
-        if clash || name.starts_with(|first: char| first.is_ascii_digit()) || name.contains('#') {
+        if clash || name.parse::<u8>().is_ok() {
             return Err(format!(
-                "INPUTS: '{part}': expected a name and a paint of its own; the name must not be a number or have a '#'"
+                "INPUTS: '{part}': expected a name and a paint of its own; the name must not be a number"
             ));
         }
         inputs.0.push((name, paint));

@@ -91,7 +91,12 @@ pub(super) fn parse_list<'a>(
 /// behind
 /// `before`.
 pub(super) fn parse_rule(line: &str, before: u32, inputs: &Inputs) -> Result<Option<Rule>, String> {
-    let text = line.split_once('#').map_or(line, |(text, _)| text);
+    let mut is_quoted = false;
+    let is_comment = |byte: char| {
+        is_quoted ^= byte == '"';
+        byte == '#' && !is_quoted
+    };
+    let text = line.find(is_comment).map_or(line, |at| &line[..at]);
     let mut words = Words { words: text.split_ascii_whitespace().collect(), next: 0 };
     if words.words.is_empty() {
         return Ok(None);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use graph::lang::{name_argument, unquote};
 use ipnet::IpNet;
 use packet::IpVersion;
 use packet::wire::IpProtocol;
@@ -121,16 +122,16 @@ impl Rule {
 pub(super) struct Inputs(pub(super) Vec<(String, u8)>);
 
 impl Inputs {
-    /// The paint of a name or of a number.
+    /// The paint of a name, which may be quoted, or of a number.
     pub(super) fn paint(&self, word: &str) -> Option<u8> {
-        let named = self.0.iter().find(|(name, _)| name == word).map(|(_, paint)| *paint);
-        named.or_else(|| word.parse().ok())
+        let named = |word: &str| self.0.iter().find(|(name, _)| name == word).map(|(_, paint)| *paint);
+        named(word).or_else(|| named(&unquote(word))).or_else(|| word.parse().ok())
     }
 
     /// The name of a paint, or its number.
     fn name(&self, paint: u8) -> String {
         let named = self.0.iter().find(|(_, known)| *known == paint);
-        named.map_or_else(|| paint.to_string(), |(name, _)| name.clone())
+        named.map_or_else(|| paint.to_string(), |(name, _)| name_argument(name))
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! =a FIBLookup, HostEtherFilter, CheckLength, ICMPError
 
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, split_arguments, split_words, unquote};
 use graph::{Capability, Class, ConfigError, Element, Setup};
 
 pub(super) static CLASS: Class = Class {
@@ -119,7 +119,7 @@ impl Follows {
     }
 
     fn parse(argument: &str) -> Result<Follows, String> {
-        let mut words = argument.split_whitespace().map(str::to_owned);
+        let mut words = split_words(argument).into_iter().map(|word| unquote(&word));
         let word = words.next().unwrap_or_default();
         let what = WORDS.iter().find(|(known, _)| *known == word).map(|(_, what)| *what);
         let what = what.ok_or_else(|| {
@@ -191,10 +191,11 @@ mod tests {
     #[test]
     fn what_follows_is_read_from_a_configuration() {
         let config = "i :: Idle -> f :: HostEtherFilter(2:0:0:0:0:1) -> Discard;
-            FollowLinux(ether eth1 f.ether, errors4 f.ether f.ether)";
+            FollowLinux(ether eth1 f.ether, errors4 f.ether f.ether, mtu \"a,b 'c\" f.ether)";
         let mut bench = Bench::new(&registry(), config);
         let all = Follows::of(bench.graph().config());
         assert_eq!((all[0].what, all[0].port.as_str(), all[0].targets.len()), (Followed::Ether, "eth1", 1));
         assert_eq!((all[1].what, all[1].port.as_str(), all[1].targets.len()), (Followed::Errors4, "", 2));
+        assert_eq!((all[2].what, all[2].port.as_str(), all[2].targets.len()), (Followed::Mtu, "a,b 'c", 1));
     }
 }

@@ -27,7 +27,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use graph::arguments::Raw;
-use graph::lang::{split_arguments, unquote};
+use graph::lang::first_name;
 use graph::{Class, ConfigError, Element, FromArgument, Setup};
 use ipnet::Ipv4Net;
 use packet::wire::ethernet::MacAddr;
@@ -80,10 +80,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 /// The devices of all FromHosts of the configuration.
 pub(super) fn names(setup: &Setup<'_>) -> Vec<String> {
-    setup
-        .all_of(CLASS.name)
-        .filter_map(|element| Some(unquote(split_arguments(&element.config).first()?)))
-        .collect()
+    setup.all_of(CLASS.name).filter_map(|element| first_name(&element.config)).collect()
 }
 
 /// Runs iproute2's `ip`, as an administrator would.

@@ -70,7 +70,7 @@ pub(super) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let node = Node::of_argument(setup)?;
-    let names = setup.arguments.rest();
+    let names = setup.arguments.names();
     setup.arguments.finish()?;
     let (outputs, own) = (setup.outputs(), names.len());
     if outputs != own + 1 {

@@ -84,7 +84,7 @@ pub(super) static CLASS: Class = Class {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let node = Node::of_argument(setup)?;
     let link: u16 = setup.arguments.required("LINK")?;
-    let ports = setup.arguments.rest();
+    let ports = setup.arguments.names();
     setup.arguments.finish()?;
     let links = node.links();
     if usize::from(link) >= links {

@@ -70,7 +70,7 @@ const LONGEST_NS: u64 = 3 * QUESTION_NS;
 pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let capacity = setup.arguments.keyword_or("CAPACITY", 1024_usize)?;
     let each = setup.arguments.keyword_or("EACH", 128_usize)?;
-    let ports = setup.arguments.rest();
+    let ports = setup.arguments.names();
     setup.arguments.finish()?;
     if ports.is_empty() {
         return Err(ConfigError::new("no ports; expected the names of the router's ports"));

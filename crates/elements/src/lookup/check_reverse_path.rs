@@ -147,7 +147,7 @@ impl Finding {
 
 pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let modes = setup.arguments.keyword_or("MODE", Modes(vec![Mode::Strict]))?;
-    let ports = setup.arguments.rest();
+    let ports = setup.arguments.names();
     setup.arguments.finish()?;
     if ports.is_empty() {
         return Err(ConfigError::new("no ports; expected the names of the router's ports"));

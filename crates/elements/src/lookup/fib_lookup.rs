@@ -126,7 +126,7 @@ pub(super) const MAIN: usize = 0;
 
 pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let forwards_options = setup.arguments.keyword_or("OPTIONS", false)?;
-    let ports = setup.arguments.rest();
+    let ports = setup.arguments.names();
     setup.arguments.finish()?;
     let most = usize::from(REDIRECTED) + 1;
     let beyond = setup.outputs().checked_sub(ports.len()).filter(|&beyond| beyond <= most);

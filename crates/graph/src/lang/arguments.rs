@@ -215,6 +215,27 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// A name as an argument: as it is where it means itself, else quoted.
+///
+/// ```
+/// use graph::lang::name_argument;
+/// assert_eq!([name_argument("eth0.5"), name_argument("a,b")], ["eth0.5", "\"a,b\""]);
+/// ```
+pub fn name_argument(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@?=&%+".contains(&byte);
+    if !name.is_empty() && name.bytes().all(is_plain) { name.to_owned() } else { quote(name) }
+}
+
+/// Names as arguments, with commas between them.
+pub fn name_arguments<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(name_argument).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the name that is the first argument of a configuration string, if there is one.
+pub fn first_name(config: &str) -> Option<String> {
+    split_arguments(config).first().map(|name| unquote(name))
+}
+
 /// What [`quote`] puts between the quotes.
 pub(super) fn quote_into(text: &str, out: &mut String) {
     for byte in text.bytes() {

@@ -33,7 +33,10 @@ mod rules;
 mod testing;
 mod variables;
 
-pub use arguments::{next_word, quote, split_arguments, split_words, unquote, unquote_bytes};
+pub use arguments::{
+    first_name, name_argument, name_arguments, next_word, quote, split_arguments, split_words, unquote,
+    unquote_bytes,
+};
 pub use ast::Requirement;
 pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest, printable};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};

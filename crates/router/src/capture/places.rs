@@ -2,7 +2,7 @@
 
 use elements::devices::{METER, RECEIVER, SENDER};
 use graph::context::{Edge, Watched};
-use graph::lang::{FlatConfig, FlatElement, split_arguments};
+use graph::lang::{FlatConfig, FlatElement, first_name, split_arguments, unquote};
 
 /// The class of the ways to the slow thread.
 const PUNT: &str = "Punt";
@@ -74,7 +74,7 @@ impl Places {
             // A VLAN's packets come in by the port below.
             let from = edges(config).filter(|edge| config.elements[edge.from.0].has(RECEIVER));
             let of_port = |edge: Edge| {
-                let port = split_arguments(&config.elements[edge.from.0].config).into_iter().next();
+                let port = first_name(&config.elements[edge.from.0].config);
                 Spot { direction: "in", ..spot(config, &port.unwrap_or_default(), edge) }
             };
             return Self::with(from.map(of_port).collect(), Needs::All, "this configuration has no ports");
@@ -88,6 +88,9 @@ impl Places {
             (None, None) => (None, None),
         };
         let Some(element) = element else {
+            if let Some(port) = port_called(&ports, what) {
+                return Self::of(config, Some(&port));
+            }
             return Err(format!(
                 "capture: no port and no element '{what}'; expected a port ({}), an element of `brickway show elements`, \
                  'all', 'inputs', 'drops' or 'punts'; a filter stands behind it: brickway capture all icmp",
@@ -114,15 +117,18 @@ impl Places {
         let needs = match from {
             None => Needs::All,
             Some(port) if ports(config).iter().any(|known| known == port) => Needs::Port(port.to_owned()),
-            Some(port) => {
-                return Err(format!("trace: no port '{port}'; expected one of {}", ports(config).join(", ")));
+            Some(word) => {
+                let all = ports(config);
+                let port = port_called(&all, word);
+                let problem = || format!("trace: no port '{word}'; expected one of {}", all.join(", "));
+                Needs::Port(port.ok_or_else(problem)?)
             }
         };
         let mut at_ports: Vec<Spot> = ports(config).iter().flat_map(|port| of_port(config, port)).collect();
         at_ports.iter_mut().for_each(|spot| spot.has_tag = false);
         let elsewhere = |edge: Edge| {
             let to = &config.elements[edge.to.0];
-            let device = split_arguments(&to.config).into_iter().next().filter(|_| to.has(SENDER));
+            let device = first_name(&to.config).filter(|_| to.has(SENDER));
             spot(config, &device.unwrap_or_default(), edge)
         };
         let all = edges(config).map(|edge| {
@@ -162,7 +168,7 @@ fn spot(config: &FlatConfig, interface: &str, edge: Edge) -> Spot {
 /// The names of all ports, in the order of the configuration.
 pub(crate) fn ports(config: &FlatConfig) -> Vec<String> {
     let devices = config.elements.iter().filter(|element| element.has(RECEIVER) || element.has(SENDER));
-    let devices = devices.filter_map(|element| split_arguments(&element.config).into_iter().next());
+    let devices = devices.filter_map(|element| first_name(&element.config));
     // What is given to Linux leaves by no port.
     let devices = devices.filter(|port| !port.starts_with(HOST));
     let vlans = config.elements.iter().filter_map(|element| Some(metered(element)?.0));
@@ -175,17 +181,24 @@ pub(crate) fn ports(config: &FlatConfig) -> Vec<String> {
     ports
 }
 
+/// The port whose interface Linux calls so now, or by an alternative name.
+fn port_called(ports: &[String], word: &str) -> Option<String> {
+    let links = ::ports::Links::ask().ok()?;
+    let name = &links.named(word)?.name;
+    ports.iter().find(|port| ::ports::kernel_name(port) == *name).cloned()
+}
+
 /// The port that an element counts for, and whether it counts what that sends.
 fn metered(element: &FlatElement) -> Option<(String, bool)> {
-    let mut arguments = split_arguments(&element.config).into_iter().filter(|_| element.has(METER));
+    let arguments = split_arguments(&element.config).into_iter().filter(|_| element.has(METER));
+    let mut arguments = arguments.map(|argument| unquote(&argument));
     Some((arguments.next()?, arguments.next()? == "sent"))
 }
 
 /// What its FromDevices emit and what goes into its ToDevices; of a VLAN what leaves the elements that count for it.
 fn of_port(config: &FlatConfig, port: &str) -> Vec<Spot> {
-    let is_of_port = |element: usize| {
-        split_arguments(&config.elements[element].config).first().is_some_and(|name| name == port)
-    };
+    let is_of_port =
+        |element: usize| first_name(&config.elements[element].config).is_some_and(|name| name == port);
     let counts = |element: usize| {
         metered(&config.elements[element]).filter(|(name, _)| name == port).map(|(_, sends)| sends)
     };

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use graph::lang::{name_argument, name_arguments};
 use packet::wire::ethernet::MacAddr;
 
 use super::config::{ClusterConfig, NodeConfig, Role};
@@ -137,7 +138,7 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
     links(&mut text, node, &names);
     text += "\n// The ports.\n";
     for (place, (port, look)) in node.ports.iter().zip(ports).enumerate() {
-        let (name, number) = (&port.name, port.number);
+        let (name, number) = (name_argument(&port.name), port.number);
         line(
             &mut text,
             format_args!("out{place} :: FabricShare(fabric) -> port{place} :: ToDevice({name}, BURST 256);"),
@@ -151,8 +152,8 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
         line(&mut text, format_args!("{ROUTERS} :: FabricEncap(fabric, to-route, NODE \"{nodes}\") -> to;"));
     }
     if routes {
-        let ports_and_fabric: Vec<&str> = names.iter().copied().chain(["fabric"]).collect();
-        routing(&mut text, &ports_and_fabric.join(", "), ports);
+        let ports_and_fabric = name_arguments(names.iter().copied().chain(["fabric"]));
+        routing(&mut text, &ports_and_fabric, ports);
     }
     text += "\n// From the ports and links.\n";
     for place in 0..names.len() {
@@ -195,7 +196,7 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
 
 /// A first argument and the ports' names.
 fn list_of(first: &str, names: &[&str]) -> String {
-    std::iter::once(first).chain(names.iter().copied()).collect::<Vec<_>>().join(", ")
+    name_arguments(std::iter::once(first).chain(names.iter().copied()))
 }
 
 /// The links, and what goes into them.
@@ -205,11 +206,12 @@ fn links(text: &mut String, node: &NodeConfig, names: &[&str]) {
             line(text, format_args!("link{link} :: Discard;  // not there yet"));
         } else {
             let arguments = list_of(&link.to_string(), names);
-            line(text, format_args!("link{link} :: ToDevice(link-{interface});"));
+            let device = name_argument(&format!("link-{interface}"));
+            line(text, format_args!("link{link} :: ToDevice({device});"));
             line(
                 text,
                 format_args!(
-                    "FromDevice(link-{interface}, SNIFFER false) -> from{link} :: FromFabric(fabric, {arguments});"
+                    "FromDevice({device}, SNIFFER false) -> from{link} :: FromFabric(fabric, {arguments});"
                 ),
             );
         }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
 use elements::devices::follow_linux::Followed;
+use graph::lang::{name_argument, name_arguments};
 use packet::wire::ethernet::MacAddr;
 
 use super::backstop::{CHECKED, PERMITTED};
@@ -114,7 +115,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Resul
         outputs.push(output);
     }
     vlan::connect(&mut plan, ports, &outputs);
-    let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = name_arguments(ports.iter().map(|port| port.name.as_str()));
     plan.comment("Where packets go: Linux's routes and neighbours, mirrored.");
     let lookups = [("FIBLookup", LOOKUPS[0]), ("FIBLookup6", LOOKUPS[1])]
         .map(|(class, name)| plan.element(name, format_args!("{class}({names})")));
@@ -164,8 +165,9 @@ pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Resul
 /// A port that has a device.
 fn physical_port(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, Part) {
     let PlannedPort { name, mac, mtu, .. } = port;
-    let input = plan.element(format_args!("in{paint}"), format_args!("Input({name}, {mac}, {paint})"));
-    let output = plan.element(format_args!("out{paint}"), format_args!("Output({name}, {mtu})"));
+    let word = name_argument(name);
+    let input = plan.element(format_args!("in{paint}"), format_args!("Input({word}, {mac}, {paint})"));
+    let output = plan.element(format_args!("out{paint}"), format_args!("Output({word}, {mtu})"));
     plan.follow(Followed::Ether, name, &input.inside("filter"), "ether");
     follow_mtu(plan, name, &output);
     (input, output)
@@ -269,9 +271,11 @@ fn host(plan: &mut Plan, paint: usize, port: &PlannedPort, output: &Part) -> Par
 /// Linux behind one port: where frames enter it, and where those that it sends come from.
 pub(super) fn to_host(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, String) {
     let PlannedPort { name, mac, mtu, host, .. } = port;
-    let tap = format!("tap:{name}?mac={mac}&mtu={mtu}");
+    let tap = name_argument(&format!("tap:{name}?mac={mac}&mtu={mtu}"));
     let (to, from) = match host {
-        Host::Interface => (format!("ToDevice(host:{name})"), "Idle".to_owned()),
+        Host::Interface => {
+            (format!("ToDevice({})", name_argument(&format!("host:{name}"))), "Idle".to_owned())
+        }
         Host::Tap => (format!("ToDevice({tap})"), format!("FromDevice({tap})")),
         Host::None => ("Discard".to_owned(), "Idle".to_owned()),
     };
@@ -283,7 +287,10 @@ fn permit(plan: &mut Plan, paint: usize, port: &PlannedPort, mark: &str) -> Part
     let name = format!("permit{paint}");
     let permit = match port.host {
         Host::None => plan.element(name, format_args!("Discard")),
-        _ => plan.element(name, format_args!("ToDevice(host:{}{mark})", port.name)),
+        _ => {
+            let host = name_argument(&format!("host:{}{mark}", port.name));
+            plan.element(name, format_args!("ToDevice({host})"))
+        }
     };
     plan.line(format_args!("as_permitted[{paint}] -> {permit};"));
     permit
@@ -324,9 +331,12 @@ const NO_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drop_in::ports_of;
     use crate::load;
     use crate::settings::parse;
+    use elements::devices::follow_linux::Follows;
     use graph::lang::{Options, Source};
+    use proptest::prelude::*;
 
     fn port(name: &str, host: Host, vlan: Option<PlannedVlan>) -> PlannedPort {
         PlannedPort { host, vlan, ..PlannedPort::new(name.into(), MacAddr([2, 0, 0, 0, 0, 1]), 1_500) }
@@ -372,6 +382,41 @@ mod tests {
                 assert_eq!(text.contains("errors4 noroute4.src"), slow_path == "native", "{text}");
                 let source = Source { name: format!("{below:?}"), text: text.clone() };
                 assert!(load::compile(&source, &Options::default(), &crate::classes()).is_some(), "{text}");
+            }
+        }
+    }
+
+    /// Names that Linux takes: no slash, colon or blank, at most 15 bytes.
+    fn any_name() -> impl Strategy<Value = String> {
+        let name = "[!-.0-9;-~\u{e9}]{1,15}"
+            .prop_filter("Linux does not take it", |name| name.len() <= 15 && name != "." && name != "..");
+        // An access list takes a number for one of its own.
+        name.prop_filter("a number", |name| name.parse::<u8>().is_err())
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_interfaces_are_called_their_names_come_back(first in any_name(), second in any_name()) {
+            prop_assume!(first != second);
+            let names = vec![first, second];
+            let ports: Vec<PlannedPort> = names.iter().map(|name| port(name, Host::Interface, None)).collect();
+            let settings = settings("[acl]\nrules = ['deny any any any']\n[slow_path]\nmode = 'native'");
+            let script = crate::drop_in::Script {
+                file: "a \"$x\", 'b'.lua".to_owned(),
+                args: "$HOME".to_owned(),
+                errors_to_linux: false,
+            };
+            let of_script = super::super::lua::configuration(&ports, &script).unwrap();
+            for text in [configuration(&ports, &settings).unwrap(), of_script] {
+                let source = Source { name: "x".to_owned(), text: text.clone() };
+                let flat = load::compile(&source, &Options::default(), &crate::classes());
+                let flat = flat.ok_or_else(|| TestCaseError::fail(text))?;
+                prop_assert_eq!(&crate::capture::places::ports(&flat), &names);
+                let lookup = ports_of(&flat);
+                prop_assert!(lookup.is_empty() || lookup == names);
+                let followed = Follows::of(&flat);
+                prop_assert!(followed.iter().all(|it| it.port.is_empty() || names.contains(&it.port)));
+                prop_assert!(names.iter().all(|name| followed.iter().any(|it| it.port == *name)));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use elements::devices::follow_linux::Followed;
+use graph::lang::{name_argument, name_arguments, quote};
 
 use super::configuration::{HOST, PlannedPort, to_host};
 use super::plan::{Part, Plan};
@@ -26,11 +27,6 @@ const HEAD: &str = "\
 
 ";
 
-/// A text as an argument.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 /// The configuration.
 ///
 /// # Errors
@@ -43,11 +39,11 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
             port.name
         );
     }
-    let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = name_arguments(ports.iter().map(|port| port.name.as_str()));
     let mut plan = Plan::default();
     plan.text(HEAD);
     let mtus = ports.iter().map(|port| port.mtu.to_string()).collect::<Vec<_>>().join(" ");
-    let (file, args) = (quoted(&script.file), quoted(&script.args));
+    let (file, args) = (quote(&script.file), quote(&script.args));
     let errors = if script.errors_to_linux { format!(", ERRORS {}", ports.len()) } else { String::new() };
     let main = plan.element(
         ELEMENT,
@@ -60,7 +56,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
     }
     for (index, port) in ports.iter().enumerate() {
         let PlannedPort { name, mac, .. } = port;
-        let paint = index + 1;
+        let (paint, word) = (index + 1, name_argument(name));
         plan.comment(&format!("{name}."));
         let filter = plan.element(format_args!("filter{paint}"), format_args!("HostEtherFilter({mac})"));
         plan.follow(Followed::Ether, name, &filter, "ether");
@@ -68,13 +64,13 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         plan.follow(Followed::Own4, name, &main, "own");
         plan.follow(Followed::Own6, name, &main, "own6");
         let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
-        plan.line(format_args!("FromDevice({name}) -> {filter} -> Paint({paint}) -> {to};"));
+        plan.line(format_args!("FromDevice({word}) -> {filter} -> Paint({paint}) -> {to};"));
         if checks_sources {
             plan.line(format_args!("believed[{paint}] -> [{index}] {main};"));
         }
         let (host, from) = to_host(&mut plan, paint, port);
         plan.line(format_args!("as_it_came[{paint}] -> {host};"));
-        plan.line(format_args!("out{paint} :: ToDevice({name});"));
+        plan.line(format_args!("out{paint} :: ToDevice({word});"));
         plan.line(format_args!("{main}[{index}] -> out{paint};  {from} -> out{paint};"));
     }
     plan.comment("What the script leaves to Linux, as it came.");

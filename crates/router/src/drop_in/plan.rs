@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use elements::devices::follow_linux::Followed;
+use graph::lang::name_argument;
 
 /// A configuration in the making.
 #[derive(Debug, Default)]
@@ -77,8 +78,8 @@ impl Plan {
         }
         self.comment("What follows Linux.");
         let followed = std::mem::take(&mut self.followed).into_iter().map(|(what, port, targets)| {
-            let words = [what.word().to_owned(), port].into_iter().filter(|word| !word.is_empty());
-            words.chain(targets).collect::<Vec<_>>().join(" ")
+            let port = Some(port).filter(|port| !port.is_empty()).map(|port| name_argument(&port));
+            [what.word().to_owned()].into_iter().chain(port).chain(targets).collect::<Vec<_>>().join(" ")
         });
         let arguments = followed.collect::<Vec<_>>().join(",\n    ");
         self.line(format_args!("FollowLinux(\n    {arguments});"));

@@ -20,7 +20,7 @@ use elements::devices::balance::{QueueShare, queue_shares};
 use elements::devices::{OpenPort, RECEIVER};
 use fib::{Decision, MAIN, NextHop, NextHopIndex};
 use graph::context::ElementStats;
-use graph::lang::{FlatConfig, FlatElement, split_arguments};
+use graph::lang::{FlatConfig, FlatElement, first_name};
 use graph::router::CopyStats;
 use packet::sync::lock;
 use serde_json::Value;
@@ -171,9 +171,11 @@ impl Live {
     /// A port of a configuration that does not mirror Linux, which may have an interface of its name all the same.
     fn port_beside_linux(&self, name: &str, counted: PortCounts) -> PortRow {
         let mut row = self.port_row(name, counted);
-        let read = |of: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/{of}")).ok();
+        let interface = ports::kernel_name(name);
+        let read = |of: &str| std::fs::read_to_string(format!("/sys/class/net/{interface}/{of}")).ok();
         let number = |of: &str| read(of).and_then(|text| text.trim().parse::<u32>().ok());
         (row.index, row.mtu) = (number("ifindex").unwrap_or(0), number("mtu").unwrap_or(0));
+        row.interface = if row.index > 0 { interface.clone() } else { String::new() };
         row.mac = read("address").map_or(String::new(), |text| text.trim().to_owned());
         // The first flag is that of an interface that is up; carrier can be read of one that is.
         let flags =
@@ -203,6 +205,7 @@ impl Live {
             }
             if let Some(link) = &port.link {
                 (row.index, row.mtu) = (link.index, link.mtu);
+                row.interface.clone_from(&link.name);
                 (row.is_up, row.has_carrier) = (link.is_up, link.has_carrier);
                 row.mac = link.mac.map_or(String::new(), mac_text);
             }
@@ -238,7 +241,7 @@ impl Live {
         let (table, found, decision) = match query.table {
             Some(table) => (table, mirror.route_for(table, address), None),
             None => {
-                let port = query.input.as_deref().map(|name| port_of(mirror, name)).transpose()?;
+                let port = query.input.as_deref().map(|name| port_called(mirror, name)).transpose()?;
                 let ruled = mirror.route_by_rules(port, query.from, address);
                 let ruled =
                     ruled.ok_or("the addresses are of two families; packets have addresses of one")?;
@@ -576,7 +579,7 @@ fn by_reason<'a>(
 /// The port that an element receives from, as the configuration names it; the element's own name if it has none.
 fn port_of_element(config: &FlatConfig, element: &str) -> String {
     let flat = config.find(element).map(|index| &config.elements[index]);
-    let port = flat.and_then(|flat| split_arguments(&flat.config).into_iter().next());
+    let port = flat.and_then(|flat| first_name(&flat.config));
     port.unwrap_or_else(|| element.to_owned())
 }
 
@@ -654,6 +657,16 @@ fn port_of(mirror: &Mirror, name: &str) -> Result<u16, Unanswered> {
         let names: Vec<String> = mirror.ports().map(|port| port.name).collect();
         format!("'{name}': not a port of this router; its ports are {}", names.join(", ")).into()
     })
+}
+
+/// The same of a port that may be named as Linux calls its interface now, or by an alternative name.
+fn port_called(mirror: &Mirror, name: &str) -> Result<u16, Unanswered> {
+    let links = ports::Links::ask().unwrap_or_default();
+    let index = links.named(name).map(|link| link.index);
+    let mut ports = mirror.ports();
+    let by_interface =
+        ports.find(|port| index.is_some() && port.link.as_ref().map(|link| link.index) == index);
+    port_of(mirror, name).or_else(|problem| by_interface.map(|port| port.port).ok_or(problem))
 }
 
 /// What the rules decide where no route does.

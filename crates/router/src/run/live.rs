@@ -13,7 +13,7 @@ use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{RECEIVER, SENDER};
 use graph::hotswap::Swap;
-use graph::lang::{FlatConfig, Options, Source, split_arguments};
+use graph::lang::{FlatConfig, Options, Source, first_name};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 use ports::{Links, Spec};
@@ -135,7 +135,7 @@ impl Live {
         let config = self.with_router(|router| router.config().clone()).map_err(anyhow::Error::msg)?;
         let mut devices = (config.elements.iter())
             .filter(|element| element.has(RECEIVER) || element.has(SENDER))
-            .filter_map(|element| split_arguments(&element.config).into_iter().next());
+            .filter_map(|element| first_name(&element.config));
         let links = Links::ask().unwrap_or_default();
         Ok(devices.any(|device| Spec::parse(&device).is_ok_and(|spec| links.named(spec.name()).is_some())))
     }

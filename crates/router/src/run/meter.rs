@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use control::api::TrafficRow;
 use elements::devices::{RECEIVER, SENDER};
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, first_name};
 use graph::router::CopyStats;
 
 use crate::drop_in::Path;
@@ -49,7 +49,7 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
         }
         // What the driver lost counts as drops of the element, errors among them.
         let dropped = element.dropped().saturating_sub(errors);
-        let name = split_arguments(&flat.config).into_iter().next().unwrap_or_default();
+        let name = first_name(&flat.config).unwrap_or_default();
         if dropped > 0 && to_linux(&name).is_none() {
             let port = counts.entry(name).or_default();
             let way = if flat.has(SENDER) { &mut port.tx } else { &mut port.rx };

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use elements::acl::{AccessList, RuleMistake};
-use graph::lang::quote;
+use graph::lang::{name_argument, quote};
 
 use super::in_kernel::ELEMENTS;
 use super::{Action, Settings};
@@ -29,7 +29,7 @@ fn wrong(mistakes: Vec<RuleMistake>) -> anyhow::Error {
 
 /// Returns the argument INPUTS for these ports.
 pub(super) fn inputs(ports: &[&str]) -> String {
-    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{port} {paint}")).collect();
+    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{} {paint}", name_argument(port))).collect();
     inputs.join(", ")
 }
 

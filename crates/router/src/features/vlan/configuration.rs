@@ -1,5 +1,7 @@
 //! VLANs in the configuration.
 
+use graph::lang::name_argument;
+
 use crate::drop_in::{Part, Plan, PlannedPort, PlannedVlan, follow_mtu};
 use crate::settings::Host;
 
@@ -29,10 +31,11 @@ elementclass VlanOutput { $port, $mtu, $vlan |
 /// A port that is a VLAN: what comes in by it, and what leaves.
 pub(crate) fn port(plan: &mut Plan, paint: usize, port: &PlannedPort, vlan: PlannedVlan) -> (Part, Part) {
     let PlannedPort { name, mtu, .. } = port;
+    let word = name_argument(name);
     plan.line(format_args!("// {name}"));
-    let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({name}, {paint})"));
+    let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({word}, {paint})"));
     let output =
-        plan.element(format_args!("out{paint}"), format_args!("VlanOutput({name}, {mtu}, {})", vlan.number));
+        plan.element(format_args!("out{paint}"), format_args!("VlanOutput({word}, {mtu}, {})", vlan.number));
     follow_mtu(plan, name, &output);
     (input, output)
 }
