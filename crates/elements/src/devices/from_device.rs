@@ -1,5 +1,5 @@
 //! =c
-//! FromDevice(DEVNAME, [PROMISC, SNAPLEN, I<keywords> BURST, STOP, SNIFFER, METHOD])
+//! FromDevice(DEVNAME, [PROMISC, SNAPLEN, I<keywords> BURST, STOP, SNIFFER, FORCE_IP, PROTOCOL])
 //!
 //! =s devices
 //! receives packets from a port
@@ -33,7 +33,16 @@
 //! nothing there (Linux 6.6 or newer). True, the default, takes nothing away from Linux. The driver
 //! then decides whether the kernel processes the packets too.
 //!
-//! METHOD: PCAP or LINUX. It is accepted and has no effect, because DEVNAME selects the driver.
+//! FORCE_IP: boolean. True drops what is not an IPv4 or IPv6 packet, and marks the IP headers of
+//! the rest. False by default.
+//!
+//! PROTOCOL: the EtherType of packets to receive. Others are dropped. By default, and with 0 or 3,
+//! all are received.
+//!
+//! Other keywords of Click's are accepted, with a warning where they would ask for something else
+//! than what happens here: METHOD, CAPTURE, BPF_FILTER, OUTBOUND, HEADROOM, ENCAP, TIMESTAMP, and
+//! those of Click in the Linux kernel. The driver stands in DEVNAME; an IPFilter behind this element
+//! does the work of BPF_FILTER.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
@@ -50,7 +59,7 @@ use graph::router::Waker;
 use graph::setup::Shared;
 use graph::{
     Alias, Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, QueueCounts, Setup,
-    TaskStatus,
+    TaskStatus, Verdict,
 };
 use ipnet::Ipv4Net;
 use packet::{Batch, MAX_BATCH};
@@ -60,7 +69,9 @@ use super::RECEIVER;
 use super::congestion::Congestion;
 use super::handover::{Accounts, Barrier, Drain, Incoming, Lanes, Outgoing, SURPLUS};
 use super::spread::{BUCKETS, Held, Moving, Rule};
-use super::{OpenPort, Unopened, counts_of};
+use super::{
+    DRIVER_DECIDES, LINUX_MODULE, OpenPort, Unopened, WithoutEffect, counts_of, take_without_effect,
+};
 
 /// The class `FromDevice`.
 pub static CLASS: Class = Class {
@@ -187,11 +198,10 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let burst: Option<usize> = setup.arguments.keyword("BURST")?;
     let stop = setup.arguments.keyword_or("STOP", false)?;
     let sniffer = setup.arguments.keyword_or("SNIFFER", true)?;
-    let method: Option<String> = setup.arguments.keyword("METHOD")?;
+    let force_ip = setup.arguments.keyword_or("FORCE_IP", false)?;
+    let protocol: Option<u16> = setup.arguments.keyword("PROTOCOL")?;
+    take_without_effect(setup, WITHOUT_EFFECT);
     setup.arguments.finish()?;
-    if let Some(method) = method.filter(|method| !matches!(method.as_str(), "PCAP" | "LINUX")) {
-        return Err(format!("METHOD: expected PCAP or LINUX, got '{method}'").into());
-    }
     if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
         return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
     }
@@ -205,13 +215,74 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     if !sniffer && setup.copy().index == 0 {
         port.keep_from_linux()?;
     }
-    Ok(Box::new(FromDevice { promiscuous, snap_length, burst, stop, ..FromDevice::new(setup, port)? }))
+    let protocol = protocol.filter(|protocol| !ALL_PROTOCOLS.contains(protocol));
+    let changes = Changes { snap_length, force_ip, protocol };
+    let changes = (changes != Changes::NONE).then_some(changes);
+    Ok(Box::new(FromDevice { promiscuous, changes, burst, stop, ..FromDevice::new(setup, port)? }))
 }
+
+/// What Click's user-level and kernel elements know beside, and is otherwise here.
+const WITHOUT_EFFECT: &[WithoutEffect] = &[
+    ("METHOD", &[], DRIVER_DECIDES),
+    ("CAPTURE", &[], DRIVER_DECIDES),
+    ("BPF_FILTER", &[""], "put an IPFilter or a Classifier behind the element"),
+    ("OUTBOUND", &["false", "no", "0"], "packets that Linux sends are not received"),
+    ("HEADROOM", &[], "each packet has 128 bytes of head room"),
+    ("ENCAP", &["ether"], "packets begin with an Ethernet header, or as the port's driver says"),
+    ("TIMESTAMP", &["true", "yes", "1"], "packets have a time stamp where the driver has one"),
+    ("ACTIVE", &["true", "yes", "1"], "the element receives from the start"),
+    ("QUIET", &[], LINUX_MODULE),
+    ("ALLOW_NONEXISTENT", &["false", "no", "0"], LINUX_MODULE),
+    ("UNLIMITED", &[], LINUX_MODULE),
+    ("UP_CALL", &[], LINUX_MODULE),
+    ("DOWN_CALL", &[], LINUX_MODULE),
+    ("LENGTH", &[], LINUX_MODULE),
+];
+
+/// PROTOCOL of all packets: not given, and ETH_P_ALL of Linux.
+const ALL_PROTOCOLS: [u16; 2] = [0, 3];
+
+/// What arguments do to received packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Changes {
+    snap_length: usize,
+    force_ip: bool,
+    protocol: Option<u16>,
+}
+
+impl Changes {
+    const NONE: Self = Self { snap_length: usize::MAX, force_ip: false, protocol: None };
+
+    #[inline(never)]
+    fn apply(self, cx: &mut Context, batch: &mut Batch) {
+        cx.filter(batch, |packet| {
+            let frame = packet.data();
+            let is_asked = |protocol: u16| frame.get(12..14) == Some(&protocol.to_be_bytes());
+            if self.protocol.is_some_and(|protocol| !is_asked(protocol)) {
+                return Verdict::Drop("another protocol");
+            }
+            if self.force_ip {
+                let version = frame.get(ETHERNET_BYTES).map(|byte| byte >> 4);
+                let is_ip = version == Some(4) && is_asked(IPV4) || version == Some(6) && is_asked(IPV6);
+                if !is_ip {
+                    return Verdict::Drop("not an IP packet");
+                }
+                packet.set_network_header(ETHERNET_BYTES);
+            }
+            packet.truncate(self.snap_length);
+            Verdict::Keep
+        });
+    }
+}
+
+const ETHERNET_BYTES: usize = 14;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
 
 pub(super) struct FromDevice {
     port: Arc<OpenPort>,
     promiscuous: bool,
-    snap_length: usize,
+    changes: Option<Changes>,
     burst: Option<usize>,
     stop: bool,
     shared: Shared,
@@ -271,7 +342,7 @@ impl FromDevice {
         Ok(Self {
             port,
             promiscuous: false,
-            snap_length: usize::MAX,
+            changes: None,
             burst: None,
             stop: false,
             shared: setup.shared().clone(),
@@ -314,8 +385,8 @@ impl FromDevice {
             cx.recycle(batch);
             return 0;
         }
-        if self.snap_length != usize::MAX {
-            batch.iter_mut().for_each(|packet| packet.truncate(self.snap_length));
+        if let Some(changes) = self.changes {
+            changes.apply(cx, &mut batch);
         }
         if !held.aligned || self.rule.has_prefixes() {
             self.share_out(cx, index, &mut batch);

@@ -242,6 +242,22 @@ impl std::fmt::Debug for OpenPort {
     }
 }
 
+/// A keyword of Click's that has no effect here: its name, the values that are what happens anyway, and why it has none.
+type WithoutEffect = (&'static str, &'static [&'static str], &'static str);
+
+const DRIVER_DECIDES: &str = "DEVNAME selects the driver, as in af_packet:eth0";
+const LINUX_MODULE: &str = "it is for Click in the Linux kernel";
+
+/// Takes keywords that have no effect here, and says so of each that asks for something else than what happens anyway.
+fn take_without_effect(setup: &mut Setup<'_>, keywords: &[WithoutEffect]) {
+    for (keyword, usual, why) in keywords {
+        let value = setup.arguments.ignored(keyword);
+        if value.is_some_and(|value| !usual.contains(&value.to_ascii_lowercase().as_str())) {
+            setup.warn(format!("{keyword} has no effect here: {why}"));
+        }
+    }
+}
+
 /// The interface that is meant by an Ethernet address, or by a name for one (`AddressInfo`), in the place of its own name.
 pub fn interface_with(text: &str) -> Result<Option<String>, ConfigError> {
     if ports::addresses(text).is_some() {

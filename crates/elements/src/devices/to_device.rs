@@ -26,6 +26,9 @@
 //! packets that were on their way wait here meanwhile. Elements that make packets are not held
 //! back, so their packets may be dropped.
 //!
+//! Click's METHOD and DEBUG, and keywords of Click in the Linux kernel, are accepted and have no
+//! effect, with a warning. The driver stands in DEVNAME; C<brickway trace> shows packets.
+//!
 //! Losses that the driver reports are counted as drops of this element.
 //!
 //! =e
@@ -46,7 +49,9 @@ use ports::{QueueStats, TxQueue};
 use super::SENDER;
 use super::congestion::Congestion;
 use super::handover::{Account, Accounts, Incoming, Lanes, Outgoing};
-use super::{Losses, OpenPort, Unopened, counts_of};
+use super::{
+    DRIVER_DECIDES, LINUX_MODULE, Losses, OpenPort, Unopened, WithoutEffect, counts_of, take_without_effect,
+};
 
 /// The class `ToDevice`.
 pub static CLASS: Class = Class {
@@ -89,6 +94,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let burst: Option<usize> = setup.arguments.keyword("BURST")?;
     let timeout: Option<Interval> = setup.arguments.keyword("TIMEOUT")?;
     let blocking = setup.arguments.keyword_or("BLOCKING", false)?;
+    take_without_effect(setup, WITHOUT_EFFECT);
     setup.arguments.finish()?;
     if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
         return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
@@ -104,6 +110,16 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     }
     Ok(Box::new(to))
 }
+
+/// What Click's user-level and kernel elements know beside, and is otherwise here.
+const WITHOUT_EFFECT: &[WithoutEffect] = &[
+    ("METHOD", &[], DRIVER_DECIDES),
+    ("DEBUG", &["false", "no", "0"], "'brickway trace' shows packets and where they go"),
+    ("QUIET", &[], LINUX_MODULE),
+    ("ALLOW_NONEXISTENT", &["false", "no", "0"], LINUX_MODULE),
+    ("TX_QUEUE", &[], LINUX_MODULE),
+    ("NO_PAD", &[], LINUX_MODULE),
+];
 
 /// Turns for which pushed packets wait for room in the port before they are dropped.
 const PATIENCE_TURNS: u32 = 64;
