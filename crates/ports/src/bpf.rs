@@ -13,6 +13,7 @@ use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
 
+use crate::error::shortage_behind;
 use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace, key_of};
 use crate::{Event, PortError, QueueStats};
 
@@ -72,11 +73,16 @@ pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) 
             what: "load a BPF program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
         },
-        (_, reason) => PortError::Unsupported {
-            port: port.to_owned(),
-            problem: format!(
-                "the kernel did not take the BPF program ({reason}); Linux 5.9 or newer is needed"
-            ),
+        (errno, reason) => match shortage_behind(errno) {
+            Some(shortage) => {
+                PortError::Shortage { port: port.to_owned(), action: "loading a BPF program", shortage }
+            }
+            None => PortError::Unsupported {
+                port: port.to_owned(),
+                problem: format!(
+                    "the kernel did not take the BPF program ({reason}); Linux 5.9 or newer is needed"
+                ),
+            },
         },
     }
 }

@@ -133,6 +133,16 @@ pub enum PortError {
         /// The queue asked for.
         queue: usize,
     },
+    /// The process or the system has run out of something.
+    #[error("port `{port}`: {action} failed: {shortage}")]
+    Shortage {
+        /// The port.
+        port: String,
+        /// What was tried.
+        action: &'static str,
+        /// What there is too little of, and what to do.
+        shortage: String,
+    },
     /// A system call failed in a way that has no better name here.
     #[error("port `{port}`: {action} failed: {source}")]
     System {
@@ -149,6 +159,9 @@ impl PortError {
     /// A failed system call, with the cases that have their own advice.
     pub(crate) fn system(port: &str, action: &'static str, source: impl Into<io::Error>) -> Self {
         let (source, port) = (source.into(), port.to_owned());
+        if let Some(shortage) = shortage(source.raw_os_error()) {
+            return Self::Shortage { port, action, shortage };
+        }
         match source.kind() {
             io::ErrorKind::PermissionDenied => {
                 Self::NotPermitted { port, what: action, capability: "CAP_NET_RAW and CAP_NET_ADMIN" }
@@ -160,5 +173,57 @@ impl PortError {
     /// A file that cannot be read or written.
     pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str, problem: impl ToString) -> Self {
         Self::File { path: path.into(), action, problem: problem.to_string() }
+    }
+}
+
+/// Returns what the process or the system has run out of, if this is what an error number says, and what to do.
+pub(crate) fn shortage(errno: Option<i32>) -> Option<String> {
+    match errno? {
+        libc::EMFILE => {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            let limit = limit.map_or_else(|| "its limit of".to_owned(), |limit| format!("the {limit}"));
+            Some(format!(
+                "the process has {limit} open files that it may have; raise RLIMIT_NOFILE with `ulimit -n`, or LimitNOFILE= of \
+                 its unit"
+            ))
+        }
+        libc::ENFILE => Some("the system has no open files left; raise `sysctl fs.file-max`".to_owned()),
+        libc::ENOMEM => Some(
+            "there is no memory for it, or the process may lock no more; see `free`, and raise RLIMIT_MEMLOCK with `ulimit -l`"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Returns the same for an error that hides its number: whether the process can open one more file tells.
+pub(crate) fn shortage_behind(errno: Option<i32>) -> Option<String> {
+    let of_files = || {
+        let file = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+        file.err().and_then(|error| shortage(Some(error.raw_os_error())))
+    };
+    shortage(errno).or_else(of_files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_too_little_of_is_named() {
+        let text = |errno| {
+            PortError::system("eth1", "making a socket", io::Error::from_raw_os_error(errno)).to_string()
+        };
+        assert!(
+            text(libc::EMFILE).contains("open files that it may have; raise RLIMIT_NOFILE"),
+            "{}",
+            text(libc::EMFILE)
+        );
+        assert!(text(libc::ENFILE).contains("fs.file-max"));
+        assert!(text(libc::ENOMEM).contains("RLIMIT_MEMLOCK"));
+        assert!(text(libc::EPERM).contains("run as root"));
+        assert!(text(libc::EIO).contains("making a socket failed: "));
+        // There are files left here.
+        assert_eq!(shortage_behind(Some(libc::EINVAL)), None);
     }
 }

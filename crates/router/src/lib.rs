@@ -23,6 +23,7 @@ mod manual;
 mod moment;
 mod new;
 mod notify;
+mod open_files;
 pub mod output;
 mod profile;
 pub mod run;
@@ -191,6 +192,7 @@ pub fn main_with(more: More) -> ExitCode {
 /// Runs the program with the process's command line.
 pub fn main() -> ExitCode {
     completion::complete();
+    open_files::raise_limit();
     // Click's command line has its own meaning of -h, and its own exit codes.
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let is_named_click = |word: &std::ffi::OsString| {

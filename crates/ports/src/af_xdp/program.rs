@@ -14,6 +14,7 @@ use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
 use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
+use crate::error::shortage_behind;
 use crate::host::passage;
 use crate::host_steering::Steer;
 
@@ -139,8 +140,10 @@ impl Program {
         let id = program.attach_to_if_index(index, mode).map_err(program_io_error)?;
         let link = program.take_link(id).map_err(program_io_error)?;
         // A kernel without BPF links got the program by netlink, where it would stay after us; dropping takes it off.
-        let link = FdLink::try_from(link)
-            .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "Linux 5.9 or newer is needed"))?;
+        let link = FdLink::try_from(link).map_err(|_| {
+            let needed = || "Linux 5.9 or newer is needed".to_owned();
+            io::Error::new(io::ErrorKind::Unsupported, shortage_behind(None).unwrap_or_else(needed))
+        })?;
         self.link = Some(link);
         Ok(())
     }
@@ -200,6 +203,9 @@ pub(super) fn in_the_way(name: &str, program: Option<u32>) -> PortError {
 
 /// Why the program could not be attached in this mode.
 pub(super) fn attach_error(name: &str, mode: XdpMode, veth: bool, error: io::Error) -> PortError {
+    if let Some(shortage) = shortage_behind(error.raw_os_error()) {
+        return PortError::Shortage { port: name.to_owned(), action: "attaching the XDP program", shortage };
+    }
     match (error.raw_os_error(), mode) {
         (Some(libc::EBUSY | libc::EEXIST), _) => in_the_way(name, None),
         (Some(libc::EPERM), _) => PortError::NotPermitted {

@@ -9,6 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Driver, Finding, Host, Patient, Remedy};
 use crate::features::vlan::vlan_of;
+use crate::open_files;
 
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -16,6 +17,7 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let mut findings = kernel(&release(), patient);
     findings.extend(permissions(capabilities, patient));
     findings.extend(locked_memory(capabilities, getrlimit(Resource::Memlock).current, patient));
+    findings.push(files(patient.files, open_files::most()));
     if patient.uses(Driver::Dpdk) {
         let (memory, mounts) = (read_to_string("/proc/meminfo"), read_to_string("/proc/mounts"));
         findings.push(huge_pages(&memory.unwrap_or_default(), &mounts.unwrap_or_default()));
@@ -27,6 +29,23 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
         findings.extend(forwarding().map(|(_, finding)| finding));
     }
     findings
+}
+
+/// Whether the process may open as many files as the ports need.
+fn files(needed: u64, most: Option<u64>) -> Finding {
+    const NAME: &str = "open files";
+    match most.filter(|&most| most < needed) {
+        None => {
+            let most = most.map_or_else(|| "any number".to_owned(), |most| most.to_string());
+            Finding::ok(NAME, format!("{needed} needed, {most} allowed"))
+        }
+        Some(most) => {
+            let why =
+                "each port has files for its queues and programs, and the router does not start without them";
+            let remedy = Remedy::ByHand(format!("ulimit -n {needed}, or LimitNOFILE={needed} in the unit"));
+            Finding::bad(NAME, format!("{needed} needed, {most} allowed"), why, remedy)
+        }
+    }
 }
 
 /// Whether Linux forwards each family.
@@ -267,6 +286,7 @@ mod tests {
         Patient {
             ports: vec![port],
             workers: 2,
+            files: 100,
             frames: 16_384,
             filters: false,
             frame_bytes: 1_856,
@@ -274,6 +294,14 @@ mod tests {
             ignore: Vec::new(),
             sees_transit: None,
         }
+    }
+
+    #[test]
+    fn files_are_counted() {
+        assert_eq!(files(100, Some(1_024)).verdict, Verdict::Ok);
+        assert_eq!(files(100, None).what, "100 needed, any number allowed");
+        let few = files(1_700, Some(1_024));
+        assert_eq!((few.verdict, few.what.as_str()), (Verdict::Bad, "1700 needed, 1024 allowed"));
     }
 
     #[test]

@@ -30,6 +30,7 @@ use packet::IpVersion;
 use serde_json::json;
 
 use crate::drop_in::linux_may_forward;
+use crate::open_files;
 use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
@@ -227,6 +228,8 @@ impl Finding {
 struct Patient {
     ports: Vec<PatientPort>,
     workers: usize,
+    /// Files that it opens.
+    files: u64,
     /// Whether it keeps packets from being forwarded.
     filters: bool,
     /// Frames of each worker.
@@ -258,7 +261,7 @@ impl Patient {
             let mut port = port.clone();
             port.keep_segments(linux_may_forward(Some(&settings.features), &port.name));
             PatientPort {
-                device: port.device.clone().unwrap_or_else(|| port.name.clone()),
+                device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,
                 host: port.host,
                 spec: port.spec(),
@@ -267,6 +270,7 @@ impl Patient {
         Self {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
+            files: open_files::needed(&settings.ports, settings.workers.count),
             filters: settings.features.filter(),
             frames: settings.memory.frames,
             frame_bytes: settings.memory.frame_bytes(&settings.ports),

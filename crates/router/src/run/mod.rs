@@ -57,8 +57,9 @@ use crate::drop_in::{self, Script};
 use crate::features::FeatureSettings;
 use crate::load;
 use crate::log;
+use crate::open_files;
 use crate::output::print;
-use crate::settings::{self, Bypass, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
+use crate::settings::{self, Bypass, Driver, Fail, Flags, Host, PortSettings, Settings, WorkerSettings};
 use live::Live;
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -339,6 +340,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     }
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     if is_list {
+        refuse_doubles(&settings.ports)?;
         refuse_taken(&settings)?;
     }
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
@@ -349,6 +351,20 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         say_closed();
     }
     ended
+}
+
+/// Refuses ports that are the same interface: by its name and an alternative one, or by two of these.
+fn refuse_doubles(ports: &[PortSettings]) -> Result<()> {
+    let links = ports::Links::ask().unwrap_or_default();
+    let mut known: Vec<(u32, &str)> = Vec::new();
+    for port in ports.iter().filter(|port| port.host == Host::Interface) {
+        let Some(index) = links.named(&port.name).map(|link| link.index) else { continue };
+        if let Some((_, other)) = known.iter().find(|(of, _)| *of == index) {
+            bail!("ports '{other}' and '{}' are the same interface; expected it once", port.name);
+        }
+        known.push((index, &port.name));
+    }
+    Ok(())
 }
 
 /// Refuses to start on ports that another router has.
@@ -369,6 +385,7 @@ fn run_settings(
 ) -> Result<ExitCode> {
     let is_file = subject::is_file(arguments);
     if !is_file && !arguments.print_config {
+        open_files::refuse_too_few(&settings.ports, settings.workers.count)?;
         beside_linux::refuse(&settings)?;
         doctor::warn_at_start(&settings);
     }
