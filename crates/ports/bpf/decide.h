@@ -3,13 +3,17 @@
 // Whose a packet is, when Linux stays the host on a link: ours is what is plain transit, and the kernel gets the rest.
 // src/host_filter.rs makes the same decision in Rust, and a test compares the two.
 //
-// Transit is a frame to the interface's own address, with an IP packet that
+// Transit is a frame to the interface's own address or to one of STATIONS, with an IP packet that
 //   - is no longer than the MTU (a longer one was made by an offload; the kernel can take it apart),
-//   - goes to an address that is not the host's own (LOCAL), not a group, not of this link.
+//   - goes to an address that is not the host's own (LOCAL), not a group, not of this link,
+//   - is not for what reads packets there without having their address (see `is_for_client`, `is_discovery`).
 // The kernel would forward every such packet, past our access lists. So ours are also packets with IPv4 options, with
-// IPv6 extension headers, to reserved addresses, and neighbour discovery (RFC 4861) for a host behind us. So is what has
-// lived too long: whether it is answered, and by whom, is the router's to decide.
+// IPv6 extension headers, and to reserved addresses. So is what has lived too long: whether it is answered, and by whom,
+// is the router's to decide.
 // The kernel gets all of ARP, LLDP, IS-IS, MPLS and the like.
+//
+// What the kernel gets to an address that is not the host's it may forward. Where something filters, its backstop drops
+// that (control's `backstop`).
 //
 // While TAKES_ESP is set, ESP (RFC 4303) to the host's own addresses is ours too, if it is no longer than the MTU: right
 // behind the IP header, or in UDP to port 4500 (RFC 3948). The kernel keeps IKE and the keepalives on that port, IPv4
@@ -133,6 +137,8 @@ enum {
     LEFT_VLAN,
     // The queue has no socket.
     LEFT_QUEUE,
+    // For a client of DHCP or a proxy of neighbour discovery.
+    LEFT_CLIENT,
     COUNTS
 };
 
@@ -236,6 +242,78 @@ INLINE int is_esp_ipv4(const __u8 *header, const __u8 *transport, const void *en
 // Of a header of IPV6_BYTES, and what stands behind it.
 INLINE int is_esp_ipv6(const __u8 *header, const __u8 *transport, const void *end) {
     return is_esp(header[6], length_at(header + 4), transport, end);
+}
+
+// Further addresses of the interface for IPv4 and for IPv6, as numbers, 0 where there is none: those of interfaces above it,
+// such as VRRP's macvlan, that the kernel would forward from as from this one.
+enum { MOST_STATIONS = 8 };
+
+struct stations {
+    __u64 addresses[2][MOST_STATIONS];
+    // Whether all frames to the interface's own address are the kernel's, because it is a member of a bridge, say. XDP programs
+    // know another address instead.
+    __u64 gives_way;
+};
+
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct stations);
+} STATIONS SEC(".maps");
+
+// Asked about frames that are not to the interface's own address.
+INLINE int is_station(const __u8 *destination, __u16 type) {
+    __u32 first = 0;
+    const struct stations *stations = lookup(&STATIONS, &first);
+    __u64 address = number_of_bytes(destination, 6);
+    int is_one = 0;
+    for (int at = 0; stations && at < MOST_STATIONS; at++)
+        is_one |= stations->addresses[type == TYPE_IPV6][at] == address;
+    return is_one && address;
+}
+
+// Whether all that goes to a client of DHCP is the kernel's, also to clients elsewhere.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u8);
+} LEAVES_CLIENTS SEC(".maps");
+
+// UDP's port for clients of DHCP; where the link address of one is behind the header of UDP (RFC 2131, 2); the part of an IPv4
+// fragment's field that is its place; types of neighbour discovery (RFC 4861, 4); the hop limit of what no router forwarded.
+enum {
+    CLIENT_PORT = 68,
+    CLIENT_ADDRESS = 28,
+    FRAGMENT_PLACE = 0x1fff,
+    FIRST_DISCOVERY = 133,
+    LAST_DISCOVERY = 137,
+    FROM_THIS_LINK = 255,
+};
+
+// Whether a packet with a header of IPV4_BYTES, transit by its address, is for a client of DHCP on this host: a server sends
+// it to the address that it offers (RFC 2131, 4.1), and the client reads it by a packet socket. While LEAVES_CLIENTS is
+// not set, that is a message which names the link address that the frame is to.
+INLINE int is_for_client(const __u8 *frame, const __u8 *header, const __u8 *transport, const void *end) {
+    if (header[9] != PROTOCOL_UDP || header[0] != PLAIN || (length_at(header + 6) & FRAGMENT_PLACE) ||
+        (const void *)(transport + UDP_BYTES) > end || length_at(transport + 2) != CLIENT_PORT)
+        return 0;
+    __u32 first = 0;
+    const __u8 *leaves = lookup(&LEAVES_CLIENTS, &first);
+    if (leaves && *leaves)
+        return 1;
+    const __u8 *client = transport + UDP_BYTES + CLIENT_ADDRESS;
+    if ((const void *)(client + 6) > end)
+        return 0;
+    return number_of_bytes(client, 6) == number_of_bytes(frame, 6);
+}
+
+// Whether a packet with a header of IPV6_BYTES, transit by its address, is neighbour discovery: the kernel answers it for
+// hosts whose proxy it is (RFC 4389). Forwarded it would be invalid.
+INLINE int is_discovery(const __u8 *header, const __u8 *transport, const void *end) {
+    return header[6] == PROTOCOL_ICMPV6 && header[7] == FROM_THIS_LINK && (const void *)(transport + 1) <= end &&
+           transport[0] >= FIRST_DISCOVERY && transport[0] <= LAST_DISCOVERY;
 }
 
 // What a packet is by its IP header. MAY_BE_ESP is to an address of the host, while TAKES_ESP is set.

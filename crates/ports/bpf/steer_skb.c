@@ -42,6 +42,39 @@ INLINE void load_transport(struct __sk_buff *packet, __u32 at, __u8 *transport) 
         load_bytes(packet, at, transport, ESP_BYTES);
 }
 
+// Whether a frame is to the interface's own address or to one of STATIONS, of which the kernel says here that it is to another.
+INLINE int is_to_us(struct __sk_buff *packet, __u16 type) {
+    __u8 destination[6];
+    if (packet->pkt_type == TO_US) {
+        __u32 first = 0;
+        const struct stations *stations = lookup(&STATIONS, &first);
+        return stations && !stations->gives_way;
+    }
+    return packet->pkt_type == TO_ANOTHER && load_bytes(packet, 0, destination, sizeof(destination)) == 0 &&
+           is_station(destination, type);
+}
+
+// Whether an IPv4 packet, transit by its address, is for a client of DHCP. The header of a frame with its tag beside is as long.
+INLINE int is_client_at(struct __sk_buff *packet, __u32 at, const __u8 *header) {
+    __u8 destination[6], transport[UDP_BYTES + CLIENT_ADDRESS + 6];
+    if (header[9] != PROTOCOL_UDP || load_bytes(packet, at + IPV4_BYTES, transport, UDP_BYTES) != 0 ||
+        length_at(transport + 2) != CLIENT_PORT)
+        return 0;
+    if (load_bytes(packet, 0, destination, sizeof(destination)) != 0)
+        return 0;
+    // Where a packet is shorter the client's address is missing.
+    int is_whole = load_bytes(packet, at + IPV4_BYTES, transport, sizeof(transport)) == 0;
+    if (!is_whole && load_bytes(packet, at + IPV4_BYTES, transport, UDP_BYTES) != 0)
+        return 0;
+    return is_for_client(destination, header, transport, transport + (is_whole ? sizeof(transport) : UDP_BYTES));
+}
+
+INLINE int is_discovery_at(struct __sk_buff *packet, __u32 at, const __u8 *header) {
+    __u8 type;
+    return header[6] == PROTOCOL_ICMPV6 && load_bytes(packet, at + IPV6_BYTES, &type, 1) == 0 &&
+           is_discovery(header, &type, &type + 1);
+}
+
 // What becomes of a packet: STEERED, or why it is left to the kernel.
 INLINE __u32 fate_of(struct __sk_buff *packet) {
     int share = TRANSIT_OF_IT;
@@ -61,8 +94,8 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
         return LEFT_VLAN;
     if (share == ALL_OF_IT)
         return packet->pkt_type <= TO_ANOTHER ? STEERED : LEFT_STATION;
-    if (packet->pkt_type != TO_US)
-        return left_by_type(type, packet->pkt_type < TO_ANOTHER);
+    if (!is_to_us(packet, type))
+        return left_by_type(type, packet->pkt_type != TO_US && packet->pkt_type < TO_ANOTHER);
     if (packet->gso_size)
         return LEFT_LONG;
     enum kind kind;
@@ -75,6 +108,8 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
             return LEFT_HOST;
         kind = kind_of_ipv4(header, ANY_LENGTH);
         is_ours = kind == PLAIN_TRANSIT;
+        if (is_ours && is_client_at(packet, at, header))
+            return LEFT_CLIENT;
         if (kind == MAY_BE_ESP) {
             load_transport(packet, at + IPV4_BYTES, transport);
             is_ours = is_esp_ipv4(header, transport, end);
@@ -85,6 +120,8 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
             return LEFT_HOST;
         kind = kind_of_ipv6(header, ANY_LENGTH);
         is_ours = kind == PLAIN_TRANSIT;
+        if (is_ours && is_discovery_at(packet, at, header))
+            return LEFT_CLIENT;
         if (kind == MAY_BE_ESP) {
             load_transport(packet, at + IPV6_BYTES, transport);
             is_ours = is_esp_ipv6(header, transport, end);

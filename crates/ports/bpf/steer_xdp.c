@@ -104,7 +104,7 @@ INLINE int whose(const __u8 *frame, const void *end) {
     int differs = 0;
     for (int at = 0; at < 6; at++)
         differs |= frame[at] ^ link->address[at];
-    if (differs)
+    if (differs && !is_station(frame, type))
         return takes_all ? OF_SOCKETS : (int)left_by_type(type, frame[0] & 1);
     enum kind kind = OTHER;
     int is_finished;
@@ -115,6 +115,8 @@ INLINE int whose(const __u8 *frame, const void *end) {
         kind = kind_of_ipv4(header, link->mtu);
         if (kind == MAY_BE_ESP && is_esp_ipv4(header, header + IPV4_BYTES, end))
             return OF_SOCKETS;
+        if (kind == PLAIN_TRANSIT && !takes_all && is_for_client(frame, header, header + IPV4_BYTES, end))
+            return LEFT_CLIENT;
         is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv4(header, end);
         break;
     case TYPE_IPV6:
@@ -123,6 +125,8 @@ INLINE int whose(const __u8 *frame, const void *end) {
         kind = kind_of_ipv6(header, link->mtu);
         if (kind == MAY_BE_ESP && is_esp_ipv6(header, header + IPV6_BYTES, end))
             return OF_SOCKETS;
+        if (kind == PLAIN_TRANSIT && !takes_all && is_discovery(header, header + IPV6_BYTES, end))
+            return LEFT_CLIENT;
         is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv6(header, end);
         break;
     default:

@@ -12,9 +12,12 @@ use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
+use packet::wire::ethernet::MacAddr;
 
 use crate::error::shortage_behind;
-use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace, key_of};
+use crate::host_steering::{
+    AddressKey, MOST_STATIONS, Station, VlanId, VlanShare, addresses_of_namespace, key_of,
+};
 use crate::{Event, PortError, QueueStats};
 
 /// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
@@ -157,12 +160,13 @@ fn tcx_error(port: &str, error: io::Error) -> PortError {
     }
 }
 
-/// The host's own addresses in a program's map, and whether ESP to them is ours.
+/// The host's own addresses in a program's map, whether ESP to them is ours, and what is Linux's to other addresses.
 pub(crate) struct LocalAddresses {
     map: HashMap<MapData, AddressKey, u8>,
     /// A bit for a hash of each ([`address_bits`]), or of one that was there.
     bits: Array<MapData, AddressBits>,
     takes_esp: Array<MapData, u8>,
+    leaves_clients: Array<MapData, u8>,
     /// Whether somebody tells us about changes; else we ask the kernel when the program is attached.
     told: bool,
 }
@@ -170,12 +174,13 @@ pub(crate) struct LocalAddresses {
 impl LocalAddresses {
     pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let maps = (take("LOCAL"), take("MAY_BE_LOCAL"), take("TAKES_ESP"));
+        let maps = (take("LOCAL"), take("MAY_BE_LOCAL"), take("TAKES_ESP"), take("LEAVES_CLIENTS"));
         let wrong = |error: MapError| load_error(port, &error);
         Ok(Self {
             map: maps.0.try_into().map_err(wrong)?,
             bits: maps.1.try_into().map_err(wrong)?,
             takes_esp: maps.2.try_into().map_err(wrong)?,
+            leaves_clients: maps.3.try_into().map_err(wrong)?,
             told: false,
         })
     }
@@ -193,6 +198,11 @@ impl LocalAddresses {
     /// Says whether ESP to these addresses is ours.
     pub(crate) fn take_esp(&mut self, takes: bool) -> io::Result<()> {
         self.takes_esp.set(0, u8::from(takes), 0).map_err(map_error)
+    }
+
+    /// Says whether all that goes to clients of DHCP is Linux's.
+    pub(crate) fn leave_clients(&mut self, leaves: bool) -> io::Result<()> {
+        self.leaves_clients.set(0, u8::from(leaves), 0).map_err(map_error)
     }
 
     fn replace(&mut self, addresses: impl Iterator<Item = IpAddr>) -> io::Result<()> {
@@ -254,6 +264,52 @@ impl Vlans {
     }
 }
 
+/// Further link addresses of a port, in a program's map.
+pub(crate) struct Stations {
+    map: Array<MapData, StationsEntry>,
+    entry: StationsEntry,
+}
+
+/// `struct stations` of the programs: addresses for IPv4, for IPv6, whether the port gives way.
+type StationsEntry = [u64; 2 * MOST_STATIONS + 1];
+
+impl Stations {
+    pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
+        let map = object.take_map("STATIONS").expect("the program has this map");
+        let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
+        Ok(Self { map, entry: StationsEntry::default() })
+    }
+
+    /// Sets the first [`MOST_STATIONS`] of each family.
+    pub(crate) fn set(&mut self, stations: &[Station]) -> io::Result<()> {
+        for (family, places) in self.entry[..2 * MOST_STATIONS].chunks_mut(MOST_STATIONS).enumerate() {
+            places.fill(0);
+            let of_family = stations.iter().filter(|station| station.families[family]);
+            for (place, Station { mac: MacAddr([a, b, c, d, e, f]), .. }) in places.iter_mut().zip(of_family)
+            {
+                *place = u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]);
+            }
+        }
+        self.map.set(0, self.entry, 0).map_err(map_error)
+    }
+
+    /// Says whether the port gives way.
+    pub(crate) fn give_way(&mut self, gives: bool) -> io::Result<()> {
+        self.entry[2 * MOST_STATIONS] = gives.into();
+        self.map.set(0, self.entry, 0).map_err(map_error)
+    }
+}
+
+/// What was asked of [`Stations`] failed.
+pub(crate) fn stations_error(port: &str, error: io::Error) -> PortError {
+    PortError::system(port, "setting further link addresses", error)
+}
+
+/// What was asked of [`LocalAddresses::leave_clients`] failed.
+pub(crate) fn clients_error(port: &str, error: io::Error) -> PortError {
+    PortError::system(port, "setting whose DHCP is", error)
+}
+
 /// What was asked of [`Vlans`] failed.
 pub(crate) fn vlans_error(port: &str, error: io::Error) -> PortError {
     PortError::system(port, "setting the VLANs", error)
@@ -278,7 +334,7 @@ pub(crate) fn addresses_error(port: &str, error: io::Error) -> PortError {
 }
 
 /// Why packets are left to the kernel, in the order of bpf/decide.h, where they come behind STEERED.
-const REASONS: [Event; 9] = [
+const REASONS: [Event; 10] = [
     Event::LeftArp,
     Event::LeftNotIp,
     Event::LeftGroup,
@@ -288,6 +344,7 @@ const REASONS: [Event; 9] = [
     Event::LeftUnfinished,
     Event::LeftVlan,
     Event::LeftQueue,
+    Event::LeftClient,
 ];
 
 /// Packets that a steering program has seen.

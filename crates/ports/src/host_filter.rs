@@ -9,7 +9,7 @@ use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN as IPV4_BYTES};
 use packet::wire::ipv6::{HEADER_LEN as IPV6_BYTES, Ipv6};
 
 use crate::af_packet::ETHERNET_BYTES;
-use crate::host_steering::{AddressKey, VlanId, VlanShare, key_of};
+use crate::host_steering::{AddressKey, Station, VlanId, VlanShare, key_of};
 
 // The numbers of bpf/decide.h.
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -21,6 +21,11 @@ const VLAN_MASK: u16 = 0xfff;
 const ESP_PORT: [u8; 2] = 4500_u16.to_be_bytes();
 const UDP_BYTES: usize = 8;
 const ESP_BYTES: usize = 8;
+const CLIENT_PORT: [u8; 2] = 68_u16.to_be_bytes();
+/// Where the link address of a client of DHCP is behind UDP's header.
+const CLIENT_ADDRESS: std::ops::Range<usize> = UDP_BYTES + 28..UDP_BYTES + 34;
+/// Neighbour discovery (RFC 4861, 4).
+const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
@@ -31,12 +36,15 @@ pub(crate) struct HostFilter {
     local: HashSet<AddressKey>,
     vlans: HashMap<VlanId, VlanShare>,
     takes_esp: bool,
+    stations: Vec<Station>,
+    leaves_clients: bool,
 }
 
 impl HostFilter {
     /// For a port with this link address and MTU, which its twin in Linux has too; no local addresses yet.
     pub(crate) fn new(mac: MacAddr, mtu: usize) -> Self {
-        Self { mac, mtu, local: HashSet::new(), vlans: HashMap::new(), takes_esp: false }
+        let (stations, takes_esp, leaves_clients) = (Vec::new(), false, false);
+        Self { mac, mtu, local: HashSet::new(), vlans: HashMap::new(), takes_esp, stations, leaves_clients }
     }
 
     /// Other local addresses.
@@ -59,6 +67,16 @@ impl HostFilter {
         self.takes_esp = takes;
     }
 
+    /// Further link addresses.
+    pub(crate) fn set_stations(&mut self, stations: &[Station]) {
+        self.stations = stations.to_vec();
+    }
+
+    /// Says whether all that goes to clients of DHCP is Linux's.
+    pub(crate) fn leave_clients(&mut self, leaves: bool) {
+        self.leaves_clients = leaves;
+    }
+
     /// Whether a frame is for the host; else it is ours: plain transit, ESP to the host, or of a VLAN that is ours whole.
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
         let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
@@ -79,11 +97,14 @@ impl HostFilter {
             }
             (kind, packet) = ([a, b], rest);
         }
-        let is_ours = header[..6] == self.mac.0
+        let to = &header[..6];
+        let is_station =
+            |station: &Station| *to == station.mac.0 && station.families[usize::from(kind == TYPE_IPV6)];
+        let is_ours = (*to == self.mac.0 || self.stations.iter().any(is_station))
             && match kind {
-                TYPE_IPV4 => {
-                    packet.split_first_chunk().is_some_and(|(header, rest)| self.is_ours_ipv4(header, rest))
-                }
+                TYPE_IPV4 => packet
+                    .split_first_chunk()
+                    .is_some_and(|(header, rest)| self.is_ours_ipv4(to, header, rest)),
                 TYPE_IPV6 => {
                     packet.split_first_chunk().is_some_and(|(header, rest)| self.is_ours_ipv6(header, rest))
                 }
@@ -92,7 +113,7 @@ impl HostFilter {
         !is_ours
     }
 
-    fn is_ours_ipv4(&self, header: &[u8; IPV4_BYTES], rest: &[u8]) -> bool {
+    fn is_ours_ipv4(&self, to: &[u8], header: &[u8; IPV4_BYTES], rest: &[u8]) -> bool {
         let header = Ipv4::new_unchecked(header);
         let destination = header.destination();
         header.version() == 4
@@ -101,11 +122,22 @@ impl HostFilter {
             && !destination.is_loopback()
             && !destination.is_multicast()
             && !destination.is_broadcast()
-            && (!self.local.contains(&key_of(destination.into()))
-                || self.takes_esp
+            && (!self.local.contains(&key_of(destination.into())) && !self.is_for_client(to, &header, rest)
+                || self.local.contains(&key_of(destination.into()))
+                    && self.takes_esp
                     && header.header_len() == IPV4_BYTES
                     && !header.is_fragment()
                     && is_esp(header.protocol(), rest, header.total_len().saturating_sub(IPV4_BYTES)))
+    }
+
+    /// Whether a transit packet is for a client of DHCP on this host.
+    fn is_for_client(&self, to: &[u8], header: &Ipv4<&[u8; IPV4_BYTES]>, rest: &[u8]) -> bool {
+        header.protocol() == IpProtocol::UDP
+            && header.header_len() == IPV4_BYTES
+            && header.fragment_offset() == 0
+            && rest.len() >= UDP_BYTES
+            && rest[2..4] == CLIENT_PORT
+            && (self.leaves_clients || rest.get(CLIENT_ADDRESS) == Some(to))
     }
 
     fn is_ours_ipv6(&self, header: &[u8; IPV6_BYTES], rest: &[u8]) -> bool {
@@ -117,9 +149,18 @@ impl HostFilter {
             // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
             && !destination.is_unicast_link_local()
             && !header.source().is_unicast_link_local()
-            && (!self.local.contains(&destination.octets())
-                || self.takes_esp && is_esp(header.next_header(), rest, header.payload_len()))
+            && (!self.local.contains(&destination.octets()) && !is_discovery(&header, rest)
+                || self.local.contains(&destination.octets())
+                    && self.takes_esp
+                    && is_esp(header.next_header(), rest, header.payload_len()))
     }
+}
+
+/// Whether a packet is neighbour discovery that no router has forwarded.
+fn is_discovery(header: &Ipv6<&[u8; IPV6_BYTES]>, rest: &[u8]) -> bool {
+    header.next_header() == IpProtocol::ICMPV6
+        && header.hop_limit() == 255
+        && rest.first().is_some_and(|kind| DISCOVERY.contains(kind))
 }
 
 /// Whether ESP begins behind an IP header; of `rest` the packet has `length` bytes.
@@ -140,13 +181,17 @@ mod tests {
     use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
-    use crate::testing::{HOST_ADDRESSES, HOST_MAC, HOST_VLANS, in_namespace, ip, likely_frames, veth_pair};
+    use crate::testing::{
+        HOST_ADDRESSES, HOST_MAC, HOST_STATION, HOST_VLANS, in_namespace, ip, likely_frames, station,
+        veth_pair,
+    };
     use crate::{af_packet, af_xdp};
 
     fn filter() -> HostFilter {
         let mut filter = HostFilter::new(MacAddr(HOST_MAC), 1_500);
         filter.set_local_addresses(&HOST_ADDRESSES.map(|address| address.parse().unwrap()));
         filter.set_vlans(&HOST_VLANS);
+        filter.set_stations(&[station(false)]);
         filter
     }
 
@@ -156,15 +201,18 @@ mod tests {
             veth_pair("left", "right");
             ip("link set left address 02:00:00:00:00:02");
             let addresses = HOST_ADDRESSES.map(|address| address.parse().unwrap());
-            // With ESP for Linux, and for us.
+            // With ESP for Linux, and for us; of DHCP what names our address, and all.
             let deciders = [false, true].map(|takes_esp| {
                 let mut filter = filter();
                 filter.take_esp(takes_esp);
+                filter.leave_clients(takes_esp);
+                filter.set_stations(&[station(takes_esp)]);
                 let xdp = af_xdp::decision(filter.mac, 1_500, &addresses, &HOST_VLANS, takes_esp);
                 let packet_sockets = af_packet::decision("left", &addresses, &HOST_VLANS, takes_esp);
                 (filter, std::cell::RefCell::new(xdp), packet_sockets)
             });
-            let [ours, tagged, esp, esp_in_udp] = [const { std::cell::Cell::new(0) }; 4];
+            let [ours, tagged, esp, esp_in_udp, to_station, to_client, to_any_client, discovery] =
+                [const { std::cell::Cell::new(0) }; 8];
             let mut runner =
                 TestRunner::new(Config { cases: 8_000, failure_persistence: None, ..Config::default() });
             let result = runner.run(&likely_frames(), |frame| {
@@ -192,9 +240,25 @@ mod tests {
                 let protocol = frame.get(tag + if is_ipv6 { 20 } else { 23 });
                 count(&esp, with && !without && protocol == Some(&50));
                 count(&esp_in_udp, with && !without && protocol == Some(&17));
+                count(&to_station, without && frame[..6] == HOST_STATION);
+                count(&to_any_client, without && !with);
+                let is_client = |range: std::ops::Range<usize>, bytes: &[u8]| frame.get(range) == Some(bytes);
+                count(
+                    &to_client,
+                    !without && is_client(36..38, &CLIENT_PORT) && is_client(70..76, &HOST_MAC),
+                );
+                count(&discovery, !without && is_ipv6 && is_client(54..55, &[135]));
                 Ok(())
             });
             result.unwrap();
+            for (counter, what) in [
+                (&to_station, "to the station above were transit"),
+                (&to_client, "were for a client here"),
+                (&to_any_client, "were for a client elsewhere"),
+                (&discovery, "were neighbour discovery"),
+            ] {
+                assert!(counter.get() > 10, "{} frames {what}", counter.get());
+            }
             assert!(ours.get() > 100, "{} frames were transit", ours.get());
             assert!(tagged.get() > 100, "{} tagged frames were ours", tagged.get());
             assert!(esp.get() > 20, "{} frames were ESP", esp.get());

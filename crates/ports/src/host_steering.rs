@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use packet::wire::ethernet::MacAddr;
+
 use crate::{KernelForwarding, PortError, Spec, XdpMode};
 
 /// Which packets stay with Linux: those to its own addresses, and all that is not plain transit. ESP to its addresses may be
@@ -40,6 +42,28 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::System`]; not expected.
     fn take_esp(&mut self, takes: bool) -> Result<(), PortError>;
+
+    /// Names further link addresses, instead of those named before: of interfaces above the port that Linux would forward from
+    /// as from the port, such as VRRP's. Frames to them are as frames to the port. There are [`MOST_STATIONS`] of a family at most;
+    /// frames to others are Linux's.
+    ///
+    /// # Errors
+    /// [`PortError::System`]; not expected.
+    fn set_stations(&mut self, stations: &[Station]) -> Result<(), PortError>;
+
+    /// Says whether all frames to the port's own address are Linux's, because the port is a member of a bridge, say. They are ours
+    /// at first.
+    ///
+    /// # Errors
+    /// As [`HostSteering::follow_link`].
+    fn give_way(&mut self, gives: bool) -> Result<(), PortError>;
+
+    /// Says whether all unicast packets to clients of DHCP (UDP port 68) are Linux's, also to clients elsewhere: it gives them
+    /// to packet sockets and forwards them. At first those are that name the link address which the frame is to.
+    ///
+    /// # Errors
+    /// [`PortError::System`]; not expected.
+    fn leave_clients(&mut self, leaves: bool) -> Result<(), PortError>;
 
     /// Says whether transit packets whose transport checksum is still to be computed are Linux's. A program of XDP sees them
     /// from the other end of a veth or from a virtual machine; only the kernel knows that the checksum is missing. They are
@@ -89,6 +113,18 @@ pub struct XdpWay {
     /// Whether they are handed to a program that moves them in the kernel first.
     pub moves_in_kernel: bool,
 }
+
+/// A further link address of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// The address.
+    pub mac: MacAddr,
+    /// Whether it is one for IPv4, and for IPv6.
+    pub families: [bool; 2],
+}
+
+/// How many further link addresses a port has at most for each family.
+pub const MOST_STATIONS: usize = 8;
 
 /// The number of a VLAN, 1 to 4094.
 pub type VlanId = u16;
@@ -293,6 +329,8 @@ mod tests {
             ipv6(6, 64, "fe80::7", 0),
             tagged(5, &ipv4(0x45, 64, [198, 51, 100, 7])),
             numbered_frame(7, 60),
+            // Of which Linux may be the proxy.
+            ipv6(58, 255, "2001:db8:7::1", 135),
             multicast,
             to_another,
         ];
@@ -304,8 +342,8 @@ mod tests {
             // Options: the kernel would forward them past our access lists.
             ipv4(0x46, 64, [198, 51, 100, 7]),
             ipv6(0, 64, "2001:db8:7::1", 0),
-            // Discovery for a host behind us, and addresses that no host has: the same.
-            ipv6(58, 255, "2001:db8:7::1", 135),
+            // Discovery that a router has forwarded, and addresses that no host has: the same.
+            ipv6(58, 254, "2001:db8:7::1", 135),
             ipv6(6, 64, "::", 0),
             ipv4(0x45, 64, [0, 1, 2, 3]),
             ipv4(0x45, 64, [240, 0, 0, 1]),

@@ -131,7 +131,7 @@ pub use error::PortError;
 pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
 pub use gro::GroOff;
 pub use host::PERMITTED_MARK;
-pub use host_steering::{HostSteering, VlanId, VlanShare, XdpWay};
+pub use host_steering::{HostSteering, MOST_STATIONS, Station, VlanId, VlanShare, XdpWay};
 pub use interface::{
     Addresses, addresses, is_interface, kernel_name, set_link_address, set_mtu, user_of, with_address,
 };

@@ -231,6 +231,15 @@ pub(crate) const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Local addresses, of which [`likely_frames`] are full.
 pub(crate) const HOST_ADDRESSES: [&str; 3] = ["192.0.2.1", "192.0.2.255", "2001:db8::1"];
 
+/// The link address of an interface above it.
+pub(crate) const HOST_STATION: [u8; 6] = [2, 0, 0x5e, 0, 1, 7];
+
+/// The same, for both families or for IPv4.
+pub(crate) fn station(is_both: bool) -> crate::Station {
+    let mac = packet::wire::ethernet::MacAddr(HOST_STATION);
+    crate::Station { mac, families: [true, is_both] }
+}
+
 /// VLANs, of which [`likely_frames`] are full.
 pub(crate) const HOST_VLANS: [(crate::VlanId, crate::VlanShare); 2] =
     [(100, crate::VlanShare::Transit), (4094, crate::VlanShare::All)];
@@ -241,6 +250,8 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
     use proptest::prelude::*;
     let destination = prop_oneof![
         12 => Just(HOST_MAC),
+        3 => Just(HOST_STATION),
+        1 => Just([2, 0, 0x5e, 0, 1, 8]),
         1 => Just([0xff; 6]),
         1 => Just([0x33, 0x33, 0, 0, 0, 1]),
         1 => Just([2, 0, 0, 0, 0, 3]),
@@ -303,6 +314,7 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
     // UDP's ports, and the SPI behind its header. Right behind the IP header the ports are an SPI.
     let ports = prop_oneof![
         4 => Just([0, 7, 0x11, 0x94]),
+        3 => prop::sample::select(vec![[0, 67, 0, 68], [0, 67, 0, 69], [0, 68, 0, 67]]),
         1 => prop::sample::select(vec![[0; 4], [0, 0, 0x11, 0x95], [0x11, 0x94, 0, 0], [0, 0, 0, 1]]),
     ];
     let spi = prop::sample::select(vec![[0; 4], [0, 0, 0, 1], [1, 0, 0, 0], [0xff, 0, 0, 0], [0, 1, 0, 0]]);
@@ -322,11 +334,13 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
     let tag = prop_oneof![2 => Just(None), 1 => (type_of_tag, number).prop_map(Some)];
     let headers = (destination, kind, first, life, next, tag, said);
     let addresses = (ipv4, ipv6.clone(), ipv6);
-    let behind = (fragment, ports, spi, message);
+    // The link address that a message to a client of DHCP names.
+    let client = prop::sample::select(vec![HOST_MAC, HOST_STATION, [0; 6], [2, 0, 0, 0, 0, 3]]);
+    let behind = (fragment, ports, spi, message, client);
     (headers, addresses, behind, length).prop_map(|(headers, addresses, behind, length)| {
         let (destination, kind, first, life, next, tag, said) = headers;
         let (ipv4, source, ipv6) = addresses;
-        let (fragment, ports, spi, message) = behind;
+        let (fragment, ports, spi, message, client) = behind;
         let mut frame = vec![0; length.max(80)];
         frame[..6].copy_from_slice(&destination);
         frame[12..14].copy_from_slice(&kind);
@@ -347,6 +361,9 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
         };
         frame[transport..transport + 4].copy_from_slice(&ports);
         frame[transport + 8..transport + 12].copy_from_slice(&spi);
+        if kind == [0x08, 0x00] {
+            frame[transport + 36..transport + 42].copy_from_slice(&client);
+        }
         if next == 58 {
             frame[transport] = message;
         }

@@ -14,6 +14,10 @@
 //! =item ether
 //! the port's link address.
 //!
+//! =item stations
+//! the link addresses of interfaces above the port that Linux forwards from as from the port, such as VRRP's. There are none where the port has no
+//! such line: Linux then forwards what is to them.
+//!
 //! =item mtu
 //! the port's MTU, in bytes. A larger one is written in the order of the TARGETs, a smaller one in the reverse order.
 //!
@@ -58,6 +62,8 @@ const FOLLOWS: Capability = Capability("says what follows Linux");
 pub enum Followed {
     /// The port's link address.
     Ether,
+    /// The link addresses of interfaces above the port.
+    Stations,
     /// The port's MTU.
     Mtu,
     /// The host's IPv4 addresses in the port's VRF.
@@ -75,8 +81,9 @@ pub enum Followed {
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 8] = [
+const WORDS: [(&str, Followed); 9] = [
     ("ether", Followed::Ether),
+    ("stations", Followed::Stations),
     ("mtu", Followed::Mtu),
     ("own4", Followed::Own4),
     ("own6", Followed::Own6),
@@ -182,7 +189,7 @@ mod tests {
     #[test]
     fn arguments_are_checked() {
         assert_eq!(mistake("ether eth1 f.ether"), "");
-        assert!(mistake("colour eth1 f.ether").contains("expected one of ether, mtu"));
+        assert!(mistake("colour eth1 f.ether").contains("expected one of ether, stations, mtu"));
         assert!(mistake("mtu eth1").contains("'mtu PORT ELEMENT.HANDLER ...'"));
         assert!(mistake("errors4 f").contains("names no handler"));
         assert!(mistake("ether eth1 g.ether").contains("there is no element 'g'"));

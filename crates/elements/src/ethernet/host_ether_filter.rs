@@ -11,6 +11,9 @@
 //! is true (it is false by default). If output 1 is in use, packets leave by it instead of being
 //! dropped. The Ethernet header starts OFFSET bytes into the packet.
 //!
+//! Handler C<stations> has further addresses, at most 32 of them, separated by blanks: packets to these are of type HOST too. `brickway run` writes those
+//! of interfaces above a port, such as VRRP's.
+//!
 //! Dropped packets are counted as "to another host", "from our own address", and "truncated Ethernet header" if there is
 //! no whole header.
 //!
@@ -31,16 +34,38 @@ pub(crate) static CLASS: Class = Class {
     name: "HostEtherFilter",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[Handler::read_write(
-        "ether",
-        Combine::First,
-        "The ETHER argument.",
-        &Get(|e: &mut HostEtherFilter| e.own.to_string()),
-        &Put(|e: &mut HostEtherFilter, _, value| {
-            e.own = MacAddr::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[
+        Handler::read_write(
+            "ether",
+            Combine::First,
+            "The ETHER argument.",
+            &Get(|e: &mut HostEtherFilter| e.own.to_string()),
+            &Put(|e: &mut HostEtherFilter, _, value| {
+                e.own = MacAddr::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "stations",
+            Combine::First,
+            "Further addresses, separated by blanks.",
+            &Get(|e: &mut HostEtherFilter| {
+                e.stations.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            }),
+            &Put(|e: &mut HostEtherFilter, _, value| {
+                let stations: Vec<MacAddr> =
+                    value.split_whitespace().map(MacAddr::from_value).collect::<Result<_, _>>()?;
+                if stations.len() > MOST_STATIONS {
+                    return Err(format!(
+                        "{} addresses are too many; expected {MOST_STATIONS} at most",
+                        stations.len()
+                    ));
+                }
+                e.stations = stations;
+                Ok(())
+            }),
+        ),
+    ],
     manual: graph::manual!("host_ether_filter.rs"),
     make: |setup| {
         let own: MacAddr = setup.arguments.required("ETHER")?;
@@ -48,17 +73,22 @@ pub(crate) static CLASS: Class = Class {
         let drop_other = setup.arguments.optional("DROP_OTHER")?.unwrap_or(true);
         let offset = setup.arguments.keyword_or("OFFSET", 0)?;
         setup.arguments.finish()?;
-        Ok(Box::new(HostEtherFilter { own, drop_own, drop_other, offset }))
+        Ok(Box::new(HostEtherFilter { own, stations: Vec::new(), drop_own, drop_other, offset }))
     },
     ..Class::DEFAULT
 };
 
 struct HostEtherFilter {
     own: MacAddr,
+    /// Looked at where a packet is neither to the own address nor to a group.
+    stations: Vec<MacAddr>,
     drop_own: bool,
     drop_other: bool,
     offset: usize,
 }
+
+/// Addresses beside the own one.
+const MOST_STATIONS: usize = 32;
 
 /// The first six bytes of a little-endian word.
 const SIX_BYTES: u64 = (1 << 48) - 1;
@@ -89,7 +119,7 @@ impl Element for HostEtherFilter {
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let own = word(self.own);
-        let &mut Self { drop_own, drop_other, offset, .. } = self;
+        let &mut Self { drop_own, drop_other, offset, ref stations, .. } = self;
         cx.filter(batch, |packet| {
             let header = packet.data().get(offset..).and_then(|data| data.first_chunk::<HEADER_LEN>());
             let Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n]) = header else {
@@ -107,6 +137,8 @@ impl Element for HostEtherFilter {
                 packet.set_packet_type(PacketType::Broadcast);
             } else if destination & GROUP != 0 {
                 packet.set_packet_type(PacketType::Multicast);
+            } else if stations.iter().any(|&station| word(station) == destination) {
+                packet.set_packet_type(PacketType::Host);
             } else {
                 packet.set_packet_type(PacketType::OtherHost);
                 if drop_other {
@@ -158,6 +190,19 @@ mod tests {
         assert_eq!(bench.read("e.ether"), "02-03-04-05-06-08");
         bench.push("in0", &[&shifted(OTHER, OWN)]);
         assert_eq!(types(&mut bench, "out0"), [PacketType::Host]);
+
+        let mut bench = Bench::element(&crate::registry(), "HostEtherFilter(2:3:4:5:6:7)", 1, 2);
+        let sent = |bench: &mut Bench| {
+            bench.push("in0", &[&frame(OTHER, OWN), &frame(OWN, OTHER), &frame([2, 3, 4, 5, 6, 9], OWN)]);
+            (types(bench, "out0").len(), bench.taken("out1").len())
+        };
+        assert_eq!(sent(&mut bench), (1, 2));
+        bench.write("e.stations", "2:3:4:5:6:8 0:0:5e:0:1:7").unwrap();
+        assert_eq!(bench.read("e.stations"), "02-03-04-05-06-08 00-00-5E-00-01-07");
+        assert_eq!(sent(&mut bench), (2, 1));
+        bench.write("e.stations", "").unwrap();
+        assert_eq!(sent(&mut bench), (1, 2));
+        assert!(bench.write("e.stations", &"2:3:4:5:6:8 ".repeat(33)).is_err());
     }
 
     proptest! {

@@ -16,11 +16,11 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
 use crate::bpf::{
-    Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, esp_error, load,
-    load_error, verify, vlans_error,
+    Counters, LocalAddresses, Stations, Steered, Vlans, addresses_error, attach_at_ingress, classifier,
+    clients_error, esp_error, load, load_error, stations_error, verify, vlans_error,
 };
 use crate::host::passage::{self, Passage};
-use crate::host_steering::{HostSteering, VlanId, VlanShare};
+use crate::host_steering::{HostSteering, Station, VlanId, VlanShare};
 use crate::interface::{kernel_name, namespace};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_skb.o"));
@@ -36,6 +36,7 @@ struct Programs {
     attached: Option<Attached>,
     local: LocalAddresses,
     vlans: Vlans,
+    stations: Stations,
     object: Ebpf,
 }
 
@@ -51,13 +52,13 @@ impl Screen {
     pub(super) fn load(port: &str) -> Result<Self, PortError> {
         let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
         let (local, counters) = (LocalAddresses::of(port, &mut object)?, Counters::of(port, &mut object)?);
-        let vlans = Vlans::of(port, &mut object)?;
+        let (vlans, stations) = (Vlans::of(port, &mut object)?, Stations::of(port, &mut object)?);
         classifier(port, &mut object, "screen")?;
         let filter: &mut SocketFilter = program(&mut object);
         verify(|| filter.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(Self {
             port: port.to_owned(),
-            programs: Mutex::new(Programs { attached: None, local, vlans, object }),
+            programs: Mutex::new(Programs { attached: None, local, vlans, stations, object }),
             counters,
         })
     }
@@ -97,6 +98,16 @@ impl Screen {
     #[cfg(test)]
     pub(super) fn take_esp(&self, takes: bool) {
         lock(&self.programs).local.take_esp(takes).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_stations(&self, stations: &[Station]) {
+        lock(&self.programs).stations.set(stations).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(super) fn leave_clients(&self, leaves: bool) {
+        lock(&self.programs).local.leave_clients(leaves).unwrap();
     }
 
     #[cfg(test)]
@@ -156,6 +167,22 @@ impl HostSteering for ScreenOf {
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let Some(screen) = self.0.upgrade() else { return Ok(()) };
         lock(&screen.programs).vlans.set(vlans).map_err(|error| vlans_error(&screen.port, error))
+    }
+
+    fn set_stations(&mut self, stations: &[Station]) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        lock(&screen.programs).stations.set(stations).map_err(|error| stations_error(&screen.port, error))
+    }
+
+    fn give_way(&mut self, gives: bool) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        lock(&screen.programs).stations.give_way(gives).map_err(|error| stations_error(&screen.port, error))
+    }
+
+    fn leave_clients(&mut self, leaves: bool) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        let left = lock(&screen.programs).local.leave_clients(leaves);
+        left.map_err(|error| clients_error(&screen.port, error))
     }
 
     fn forward_in_kernel(&mut self, _forwarding: &mut KernelForwarding, _port: u16) -> Result<(), PortError> {

@@ -26,6 +26,8 @@ pub(crate) fn decision(
     screen.set_local_addresses(addresses);
     screen.set_vlans(vlans);
     screen.take_esp(takes_esp);
+    screen.leave_clients(takes_esp);
+    screen.set_stations(&[crate::testing::station(takes_esp)]);
     let index = crate::interface::Interface::new(port).unwrap().index().unwrap() as u32;
     move |frame| screen.is_ours(index, frame)
 }

@@ -81,9 +81,9 @@ use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
-use crate::bpf::{Steered, addresses_error, esp_error, vlans_error};
+use crate::bpf::{Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
 use crate::host::passage::{self, Passage};
-use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare, XdpWay};
+use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
 use crate::mtu::mtu_problem;
 use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
@@ -182,6 +182,8 @@ struct Attached {
     zerocopy: Option<bool>,
     /// Whether packets whose checksum is still to be computed are Linux's.
     leaves_unfinished: bool,
+    /// Whether all frames to the interface's address are Linux's.
+    gives_way: bool,
 }
 
 /// The sockets of one receive queue and of the transmit queue of the same number.
@@ -475,7 +477,9 @@ impl Shared {
         let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
         self.set_mac(mac);
         let failed = |error| PortError::system(self.name(), "setting the link address", error);
-        attached.program.set_interface(mac, mtu, attached.leaves_unfinished).map_err(failed)
+        // No unicast frame is to a group's address.
+        let taken = if attached.gives_way { MacAddr([1, 0, 0, 0, 0, 0]) } else { mac };
+        attached.program.set_interface(taken, mtu, attached.leaves_unfinished).map_err(failed)
     }
 }
 
@@ -511,6 +515,7 @@ impl AfXdpPort {
             queues: 0,
             zerocopy: None,
             leaves_unfinished: false,
+            gives_way: false,
         };
         let mut shared = Shared {
             claim,
@@ -612,6 +617,22 @@ impl HostSteering for AfXdpPort {
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let failed = |error| vlans_error(self.shared.name(), error);
         lock(&self.shared.attached).program.vlans.set(vlans).map_err(failed)
+    }
+
+    fn set_stations(&mut self, stations: &[Station]) -> Result<(), PortError> {
+        let failed = |error| stations_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.stations.set(stations).map_err(failed)
+    }
+
+    fn give_way(&mut self, gives: bool) -> Result<(), PortError> {
+        let mut attached = lock(&self.shared.attached);
+        attached.gives_way = gives;
+        self.shared.follow_link(&mut attached)
+    }
+
+    fn leave_clients(&mut self, leaves: bool) -> Result<(), PortError> {
+        let failed = |error| clients_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.local.leave_clients(leaves).map_err(failed)
     }
 
     fn xdp(&self) -> Option<XdpWay> {

@@ -13,7 +13,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
-use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
+use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
 use crate::error::shortage_behind;
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -54,6 +54,8 @@ pub(super) struct Program {
     pub(super) local: LocalAddresses,
     /// What is ours of which VLANs.
     pub(super) vlans: Vlans,
+    /// Further link addresses.
+    pub(super) stations: Stations,
     counters: Counters,
     object: Ebpf,
 }
@@ -83,6 +85,7 @@ impl Program {
             moves_in_kernel: false,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
+            stations: Stations::of(port, &mut object)?,
             counters: Counters::of(port, &mut object)?,
             object,
         };

@@ -18,7 +18,8 @@ fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
 }
 
-/// Whether the program of an interface with these local addresses and VLANs, with ESP or without, takes a frame for ours.
+/// Whether the program of an interface with these local addresses and VLANs takes a frame for ours: with ESP, and without all that is
+/// for clients of DHCP, or the other way round.
 pub(crate) fn decision(
     mac: MacAddr,
     mtu: usize,
@@ -31,6 +32,8 @@ pub(crate) fn decision(
     program.local.set(addresses).unwrap();
     program.vlans.set(vlans).unwrap();
     program.local.take_esp(takes_esp).unwrap();
+    program.local.leave_clients(takes_esp).unwrap();
+    program.stations.set(&[crate::testing::station(takes_esp)]).unwrap();
     let (family, kind) = (rustix::net::AddressFamily::XDP, rustix::net::SocketType::RAW);
     let socket = rustix::net::socket(family, kind, None).unwrap();
     program.add_socket(0, &socket).unwrap();
