@@ -59,7 +59,13 @@ fn bench(config: &str, fib: &Fib<Adjacency>) -> (Bench, fib::publish::Writer<Pol
     let shared = Shared::default();
     let (writer, policies) = pair(Policy::default(), Policy::default());
     let ports = vec!["eth1".into(), "eth2".into()];
-    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask: Asker::default() };
+    let tables = ForwardingTables {
+        ports,
+        readers: fib.readers().clone(),
+        policies,
+        paths: Default::default(),
+        ask: Asker::default(),
+    };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
     (Bench::try_new(&registry, config, 32, &shared).unwrap(), writer)
 }

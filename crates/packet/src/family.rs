@@ -13,9 +13,8 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::Annotations;
-use crate::flow::FlowHash;
+use crate::multipath::PathHash;
 use crate::wire::ethernet::EtherType;
-use crate::wire::ipv6::Ipv6;
 use crate::wire::{ipv4, ipv6};
 
 /// IPv4 or IPv6.
@@ -157,8 +156,9 @@ pub trait Family:
     /// Sets where a packet goes next.
     fn set_destination(annotations: &mut Annotations, address: Self);
 
-    /// The hash of the flow of the packet that begins with its network header here, by which next hops are chosen.
-    fn flow_hash(hash: FlowHash, packet: &[u8]) -> u32;
+    /// The hash of the packet that begins with its network header here, by which next hops are chosen; `None` if the choice is
+    /// Linux's.
+    fn path_hash(hash: &PathHash, packet: &[u8]) -> Option<u32>;
 }
 
 mod sealed {
@@ -278,8 +278,8 @@ impl Family for u32 {
     }
 
     #[inline(always)]
-    fn flow_hash(hash: FlowHash, packet: &[u8]) -> u32 {
-        hash.of_ip(packet)
+    fn path_hash(hash: &PathHash, packet: &[u8]) -> Option<u32> {
+        hash.of_ipv4(packet)
     }
 }
 
@@ -313,12 +313,9 @@ impl Family for u128 {
         annotations.set_destination_ip6(address);
     }
 
-    /// With the flow label, by which senders tell flows apart whose ports cannot be seen (RFC 6438).
-    #[inline]
-    fn flow_hash(hash: FlowHash, packet: &[u8]) -> u32 {
-        let word = packet.first_chunk::<4>();
-        let label = word.map_or(0, |word| Ipv6::new_unchecked(word).flow_label());
-        hash.of_ip(packet) ^ label.wrapping_mul(0x9e37_79b1)
+    #[inline(always)]
+    fn path_hash(hash: &PathHash, packet: &[u8]) -> Option<u32> {
+        hash.of_ipv6(packet)
     }
 }
 
@@ -362,17 +359,5 @@ mod tests {
         assert_eq!(u32::source(&packet[..15]), 0);
         assert_eq!(u128::source(&packet), 0x0809_0a0b_0c0d_0e0f_1011_1213_1415_1617);
         assert_eq!(u128::source(&packet[..23]), 0);
-    }
-
-    #[test]
-    fn the_flow_label_is_part_of_an_ipv6_flow() {
-        let hash =
-            FlowHash { fields: crate::flow::FlowFields::Flow, key: crate::flow::FlowKey::from_seed(1) };
-        let mut packet = [0; 40];
-        packet[0] = 0x60;
-        let unlabelled = u128::flow_hash(hash, &packet);
-        assert_eq!(unlabelled, hash.of_ip(&packet));
-        packet[3] = 1;
-        assert_ne!(u128::flow_hash(hash, &packet), unlabelled);
     }
 }

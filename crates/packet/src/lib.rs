@@ -10,6 +10,7 @@
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
 //! | [`family`] | [`Family`] and [`IpVersion`]: what differs between IPv4 and IPv6 |
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
+//! | [`multipath`] | [`PathHash`](multipath::PathHash): which path of a multipath route a packet takes |
 //! | [`filter_program`] | programs of the BSD packet filter: check and interpreter |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
@@ -35,6 +36,7 @@ pub mod flow;
 pub mod frame;
 mod mask;
 mod memory;
+pub mod multipath;
 pub mod plain_frames;
 mod plain_header;
 mod plain_ipv6_header;

@@ -5,8 +5,8 @@
 //
 // A steering program (steer_xdp.c) comes first: what gets here is transit, to the interface's own address, with nothing
 // of the host's. This program forwards what is ordinary. Whatever is not - a bad header, options, a source that no
-// packet has, one that the access list does not surely permit (acl.h), one hop left, no route, a group, a packet too long for
-// its way out or one that would leave as it came -
+// packet has, one that the access list does not surely permit (acl.h), one hop left, no route, one of which the path is chosen
+// by what is in an error or in a tunnel, a packet too long for its way out or one that would leave as it came -
 // goes to the router's own graph (REST), which does with it what it does with any packet. So nothing is dropped here,
 // and nobody answers here.
 //
@@ -62,10 +62,12 @@ struct vlan {
 
 // What the router tells: written by it while packets flow.
 struct links {
-    // The key of the flow hash.
+    // The key of the hash that chooses members of groups.
     __u64 key[2];
     // The access lists of IPv4 and IPv6: the number of the area, from 1; 0 if all is for the graph to judge.
     __u32 lists[2];
+    // What is hashed of IPv4 and IPv6.
+    __u32 paths[2];
     struct sampling sampling;
     struct port ports[MOST_PORTS];
     // Sources that are the host's own, or may be: a bit for a hash of each.
@@ -121,14 +123,64 @@ INLINE int has_right_checksum(const __u16 *words) {
     return sum + (sum >> 16) == 0xffff;
 }
 
-INLINE int has_ports(__u8 protocol) {
-    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_SCTP;
+// Which member of a group takes a packet (crates/packet/src/multipath.rs): fields that decide, and what else there is to know
+// of a policy.
+enum {
+    BY_SOURCE = 1 << 0,
+    BY_DESTINATION = 1 << 1,
+    BY_PROTOCOL = 1 << 2,
+    BY_LABEL = 1 << 3,
+    BY_SOURCE_PORT = 1 << 4,
+    BY_DESTINATION_PORT = 1 << 5,
+    // Six more of the packet in a tunnel.
+    BY_INSIDE = 0x3f << 6,
+    // Of an ICMP error, the packet inside decides.
+    INTO_ERRORS = 1 << 16,
+    // The innermost header decides.
+    BY_INNERMOST = 1 << 17,
+    UNKNOWN_POLICY = 1 << 18,
+};
+
+// Types of ICMP messages that are errors, a bit for each.
+enum { ERRORS4 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 11 | 1 << 12, ERRORS6 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 };
+
+// What decides about a packet.
+struct keys {
+    __u64 source, destination, label;
+    __u16 ports[2];
+    __u8 protocol;
+};
+
+// Whether the graph has to find what decides: where it stands in a tunnel or an error, or where the ports are of what has them
+// elsewhere (authentication headers, RFC 4302).
+INLINE int is_for_graph(__u32 policy, __u8 protocol, __u8 icmp, __u32 errors, const __u8 *transport, const void *end) {
+    if (policy & UNKNOWN_POLICY || protocol == PROTOCOL_AH)
+        return 1;
+    if (policy & INTO_ERRORS && protocol == icmp)
+        return (const void *)(transport + 1) > end || (*transport < 32 && errors >> *transport & 1);
+    return policy & (BY_INSIDE | BY_INNERMOST) &&
+           (protocol == PROTOCOL_IPIP || protocol == PROTOCOL_IPV6 || protocol == PROTOCOL_GRE);
 }
 
-// The hash of a flow (crates/packet/src/flow.rs): the same for both directions.
-INLINE __u64 flow_hash(const struct links *links, __u64 a, __u64 b, __u8 protocol) {
-    __u64 least = a < b ? a : b, most = a < b ? b : a;
-    __u64 once = folded(least ^ links->key[0], (most ^ (__u64)protocol << 56) ^ links->key[1]);
+// What Linux takes for ports are the first four bytes of these.
+INLINE int has_ports(__u8 protocol) {
+    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_SCTP || protocol == PROTOCOL_ESP ||
+           protocol == PROTOCOL_DCCP || protocol == PROTOCOL_UDP_LITE;
+}
+
+INLINE void read_ports(struct keys *keys, const __u16 *ports) {
+    keys->ports[0] = SWAP16(ports[0]);
+    keys->ports[1] = SWAP16(ports[1]);
+}
+
+// The same for both orders of the addresses, and of the ports.
+INLINE __u64 path_hash(const struct links *links, __u32 policy, const struct keys *keys) {
+    __u64 a = policy & BY_SOURCE ? keys->source : 0, b = policy & BY_DESTINATION ? keys->destination : 0;
+    __u64 from = policy & BY_SOURCE_PORT ? keys->ports[0] : 0, to = policy & BY_DESTINATION_PORT ? keys->ports[1] : 0;
+    __u64 protocol = policy & BY_PROTOCOL ? keys->protocol : 0, label = policy & BY_LABEL ? keys->label : 0;
+    __u64 least = (a < b ? a : b) ^ (from < to ? from : to) << 40;
+    __u64 most = (a < b ? b : a) ^ (from < to ? to : from) << 40 ^ protocol << 56 ^ label << 20;
+    __u64 once = folded(least ^ links->key[0], most ^ links->key[1]);
     __u64 turned = links->key[0] << 32 | links->key[0] >> 32;
     return folded(once ^ turned, 0xe7037ed1a0b428db) & 0xffffffff;
 }
@@ -187,14 +239,16 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const st
         return 0;
     __u64 number = number_of_ipv4(tables, descriptor, source, destination, in, 0);
     if (is_group(tables, descriptor, number)) {
-        const __u16 *ports = (const __u16 *)(header + 1);
+        const __u16 *transport = (const __u16 *)(header + 1);
+        __u32 policy = links->paths[0];
+        struct keys keys = {.source = source, .destination = destination, .protocol = header->protocol};
+        if (is_for_graph(policy, keys.protocol, PROTOCOL_ICMP, ERRORS4, (const __u8 *)transport, end))
+            return 0;
         // More fragments, or not the first; the length of an empty packet.
-        if (has_ports(header->protocol) && !(header->fragment & SWAP16(0x3fff)) && (const void *)(ports + 2) <= end &&
-            SWAP16(header->total_length) >= sizeof(*header) + 4) {
-            source ^= (__u64)SWAP16(ports[0]) << 40;
-            destination ^= (__u64)SWAP16(ports[1]) << 40;
-        }
-        hash = flow_hash(links, source, destination, header->protocol);
+        if (has_ports(keys.protocol) && !(header->fragment & SWAP16(0x3fff)) && (const void *)(transport + 2) <= end &&
+            SWAP16(header->total_length) >= sizeof(*header) + 4)
+            read_ports(&keys, transport);
+        hash = path_hash(links, policy, &keys);
     }
     return resolve(tables, descriptor, number, hash, next_hop);
 }
@@ -212,14 +266,16 @@ INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const st
         return 0;
     __u64 number = number_of_ipv6(tables, descriptor, source, destination, in, 0);
     if (is_group(tables, descriptor, number)) {
-        __u64 a = folded(source.high ^ links->key[0], source.low ^ links->key[1]);
-        __u64 b = folded(destination.high ^ links->key[0], destination.low ^ links->key[1]);
-        const __u16 *ports = (const __u16 *)(header + 1);
-        if (has_ports(header->next_header) && (const void *)(ports + 2) <= end && SWAP16(header->payload_length) >= 4) {
-            a ^= (__u64)SWAP16(ports[0]) << 40;
-            b ^= (__u64)SWAP16(ports[1]) << 40;
-        }
-        hash = flow_hash(links, a, b, header->next_header);
+        const __u16 *transport = (const __u16 *)(header + 1);
+        __u32 policy = links->paths[1];
+        struct keys keys = {.protocol = header->next_header, .label = word32((const __u16 *)header) & 0xfffff};
+        keys.source = folded(source.high ^ links->key[0], source.low ^ links->key[1]);
+        keys.destination = folded(destination.high ^ links->key[0], destination.low ^ links->key[1]);
+        if (is_for_graph(policy, keys.protocol, PROTOCOL_ICMPV6, ERRORS6, (const __u8 *)transport, end))
+            return 0;
+        if (has_ports(keys.protocol) && (const void *)(transport + 2) <= end && SWAP16(header->payload_length) >= 4)
+            read_ports(&keys, transport);
+        hash = path_hash(links, policy, &keys);
     }
     return resolve(tables, descriptor, number, hash, next_hop);
 }

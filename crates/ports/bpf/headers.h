@@ -9,11 +9,17 @@
 enum {
     PLAIN = 0x45,
     PROTOCOL_ICMP = 1,
+    PROTOCOL_IPIP = 4,
     PROTOCOL_TCP = 6,
     PROTOCOL_UDP = 17,
+    PROTOCOL_DCCP = 33,
+    PROTOCOL_IPV6 = 41,
+    PROTOCOL_GRE = 47,
     PROTOCOL_ESP = 50,
+    PROTOCOL_AH = 51,
     PROTOCOL_ICMPV6 = 58,
     PROTOCOL_SCTP = 132,
+    PROTOCOL_UDP_LITE = 136,
 };
 
 // An IPv4 header without options, at two bytes' alignment.

@@ -336,6 +336,8 @@ fn is_fair(spread: &[BTreeSet<(bool, u16)>; 2]) -> bool {
 fn equal_paths(routes: &str, repair: &str) {
     let flows = Flows::new();
     batch(&flows.network, routes);
+    // The flows differ in their ports.
+    flows.network.set("r", "net.ipv4.fib_multipath_hash_policy=1 net.ipv6.fib_multipath_hash_policy=1");
     let _router = start(&flows.network, "eth1 eth2 eth3");
     let both = flows.settled(is_fair);
     println!("{} and {} flows by the two paths", both[0].len(), both[1].len());

@@ -41,7 +41,7 @@ use std::collections::{HashMap, VecDeque};
 use fib::publish::Reader;
 use fib::{Adjacency, Policy, State};
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
-use packet::flow::{FlowFields, FlowHash};
+use packet::multipath::PathHash;
 use packet::{Batch, Packet};
 
 use super::family::ForwardFamily;
@@ -83,7 +83,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
         policy: tables.policies.register(),
         reader: tables.readers.register(),
         ask: tables.ask.clone(),
-        hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
+        hash: PathHash { key: setup.flow_key(), policies: tables.paths.clone() },
         capacity,
         each,
         waiting: VecDeque::new(),
@@ -109,7 +109,7 @@ pub(super) struct AwaitNeighbour<A: ForwardFamily> {
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
     ask: Asker,
-    hash: FlowHash,
+    hash: PathHash,
     capacity: usize,
     each: usize,
     /// Those that came first, first.
@@ -135,7 +135,7 @@ impl<A: ForwardFamily> AwaitNeighbour<A> {
             let Some(waiting) = self.waiting.pop_front() else { break };
             let address = A::destination(waiting.packet.annotations());
             let destination = self.destinations.entry(address).or_default();
-            let number = waits_for::<A>(&policy, &state, self.hash, &waiting.packet);
+            let number = waits_for::<A>(&policy, &state, &self.hash, &waiting.packet);
             let is_over = now_ns.saturating_sub(waiting.since_ns) >= LONGEST_NS;
             if let Some(number) = number.filter(|_| !is_over) {
                 if destination.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= QUESTION_NS) {

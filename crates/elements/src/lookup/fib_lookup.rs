@@ -14,12 +14,14 @@
 //! A packet with a known next hop leaves by the output whose number is the place of the next hop's
 //! port among the arguments. The packet still begins with its network header. The Ethernet header
 //! for the neighbour lies before it, as its MAC header, and UnstripToMACHeader makes the packet
-//! begin there. Where several next hops share the traffic, the hash of the flow decides. With I<n>
+//! begin there. Where several next hops share the traffic, a hash decides, of the fields that Linux's
+//! C<net.ipv4.fib_multipath_hash_policy> and C<net.ipv6.fib_multipath_hash_policy> name. With I<n>
 //! arguments the further outputs are:
 //!
 //! =item n
 //! packets that Linux has to process: those to this router, to broadcast and multicast addresses,
-//! with IP options, or with a route that the fast path cannot do.
+//! with IP options, or with a route that the fast path cannot do. So are packets to several next
+//! hops, if the policy looks into tunnels and what is in one is neither IPv4 nor IPv6.
 //!
 //! =item n+1
 //! there is no route, which is ICMP "network unreachable" (RFC 1812, 5.2.7.1);
@@ -68,7 +70,7 @@ use std::any::Any;
 use fib::publish::Reader;
 use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State};
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
-use packet::flow::{FlowFields, FlowHash};
+use packet::multipath::PathHash;
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
 use packet::{Batch, MAX_BATCH, Packet};
 
@@ -153,7 +155,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
             forwards_options,
         },
         redirects,
-        hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
+        hash: PathHash { key: setup.flow_key(), policies: tables.paths.clone() },
         addresses: Box::new([A::MIN; MAX_BATCH]),
         numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
         outputs: Box::new([0; MAX_BATCH]),
@@ -171,7 +173,7 @@ pub(super) struct FibLookup<A: ForwardFamily> {
     reader: Reader<State<Adjacency>>,
     ways: Ways,
     redirects: Option<Redirects>,
-    hash: FlowHash,
+    hash: PathHash,
     /// Room for the lookups of one batch.
     addresses: Box<[A; MAX_BATCH]>,
     numbers: Box<[NextHopIndex; MAX_BATCH]>,
@@ -196,7 +198,7 @@ struct Ways {
 #[inline]
 fn forward<A: ForwardFamily>(
     next_hops: &Resolver<Adjacency>,
-    hash: FlowHash,
+    hash: &PathHash,
     ways: Ways,
     numbers: &[NextHopIndex],
     packets: &mut [Packet],
@@ -214,7 +216,7 @@ fn forward<A: ForwardFamily>(
         return difference;
     }
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
-        let next_hop = next_hops.resolve_with(number, || flow_hash::<A>(hash, packet));
+        let next_hop = next_hops.resolve_with(number, || path_hash::<A>(hash, packet));
         *place = output::<A>(next_hop, ways, packet);
         difference |= *place ^ *first.get_or_insert(*place);
     }
@@ -223,8 +225,8 @@ fn forward<A: ForwardFamily>(
 
 /// What the members of a group are chosen by. Not in the loop: most next hops are not groups, and it takes many registers.
 #[inline(never)]
-pub(super) fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u32 {
-    A::flow_hash(hash, packet.data())
+pub(super) fn path_hash<A: ForwardFamily>(hash: &PathHash, packet: &Packet) -> Option<u32> {
+    A::path_hash(hash, packet.data())
 }
 
 /// The same where rules choose the tables, packet by packet.
@@ -232,7 +234,7 @@ pub(super) fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u3
 fn forward_by_rules<A: ForwardFamily>(
     rules: &Rules<A>,
     state: &State<Adjacency>,
-    hash: FlowHash,
+    hash: &PathHash,
     ways: Ways,
     packets: &mut [Packet],
     outputs: &mut [u16],
@@ -243,7 +245,7 @@ fn forward_by_rules<A: ForwardFamily>(
         let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(destination));
         let next_hop = match rules.evaluate(port, A::source(packet.data()), destination, lookup) {
             Decision::Route(number) => {
-                state.next_hops().resolve_with(number, || A::flow_hash(hash, packet.data()))
+                state.next_hops().resolve_with(number, || A::path_hash(hash, packet.data()))
             }
             Decision::NoRoute => &NextHop::NoRoute,
             Decision::Blackhole => &NextHop::Blackhole,
@@ -262,7 +264,7 @@ fn forward_by_rules<A: ForwardFamily>(
 pub(super) fn waits_for<A: ForwardFamily>(
     policy: &Policy,
     state: &State<Adjacency>,
-    hash: FlowHash,
+    hash: &PathHash,
     packet: &Packet,
 ) -> Option<NextHopIndex> {
     let destination = A::destination(packet.annotations());
@@ -276,7 +278,7 @@ pub(super) fn waits_for<A: ForwardFamily>(
             _ => return None,
         }
     };
-    let next_hop = state.next_hops().resolve_with(number, || A::flow_hash(hash, packet.data()));
+    let next_hop = state.next_hops().resolve_with(number, || A::path_hash(hash, packet.data()));
     matches!(next_hop, NextHop::Resolve(_)).then_some(number)
 }
 
@@ -428,9 +430,9 @@ impl<A: ForwardFamily> Element for FibLookup<A> {
             Some(table) => {
                 table.lookup_batch(addresses, numbers);
                 let packets = batch.packets_mut();
-                forward::<A>(state.next_hops(), self.hash, self.ways, numbers, packets, outputs)
+                forward::<A>(state.next_hops(), &self.hash, self.ways, numbers, packets, outputs)
             }
-            None => forward_by_rules(rules, &state, self.hash, self.ways, batch.packets_mut(), outputs),
+            None => forward_by_rules(rules, &state, &self.hash, self.ways, batch.packets_mut(), outputs),
         };
         drop(state);
         drop(policy);

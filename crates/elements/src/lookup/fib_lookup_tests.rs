@@ -5,7 +5,9 @@ use fib::publish::{Writer, pair};
 use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::setup::Shared;
 use graph::testing::Bench;
+use packet::IpVersion;
 use packet::flow::FlowKey;
+use packet::multipath::PathPolicy;
 
 use super::{Asker, ForwardingTables};
 use crate::registry;
@@ -86,7 +88,8 @@ fn tables(fib: &Fib<Adjacency>, policy: &Policy, ask: Asker) -> (Shared, Writer<
     let shared = Shared::default();
     let (writer, policies) = pair(policy.clone(), policy.clone());
     let ports = vec!["eth1".into(), "eth2".into()];
-    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask };
+    let tables =
+        ForwardingTables { ports, readers: fib.readers().clone(), policies, paths: Default::default(), ask };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
     (shared, writer)
 }
@@ -103,6 +106,13 @@ fn ipv4(destination: [u8; 4], source_port: u16) -> Vec<u8> {
     packet[8..10].copy_from_slice(&[64, 17]);
     packet[16..20].copy_from_slice(&destination);
     packet[20..22].copy_from_slice(&source_port.to_be_bytes());
+    packet
+}
+
+/// One from another source.
+fn ipv4_from(source: u16, destination: [u8; 4]) -> Vec<u8> {
+    let mut packet = ipv4(destination, 5);
+    packet[14..16].copy_from_slice(&source.to_be_bytes());
     packet
 }
 
@@ -161,13 +171,39 @@ fn what_waits_for_its_neighbour_has_an_output_or_is_for_linux() {
 fn flows_are_shared_out_and_each_stays_on_its_way() {
     let fib = fib();
     let mut bench = bench(IPV4, &fib);
-    let packets: Vec<Vec<u8>> = (0..200).map(|port| ipv4([10, 3, 0, 1], port)).collect();
+    let packets: Vec<Vec<u8>> = (0..200).map(|source| ipv4_from(source, [10, 3, 0, 1])).collect();
     let once: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
     bench.push("in", &once);
     let first = (bench.taken("out0"), bench.taken("out1"));
     assert!(first.0.len() > 50 && first.1.len() > 50, "{} and {}", first.0.len(), first.1.len());
     bench.push("in", &once);
     assert_eq!((bench.taken("out0"), bench.taken("out1")), first);
+}
+
+#[test]
+fn what_chooses_among_next_hops_may_change_and_is_linuxs_where_a_tunnel_is_opaque() {
+    let fib = fib();
+    let (shared, _writer) = tables(&fib, &Policy::default(), Asker::default());
+    let paths = shared.get::<ForwardingTables>(ForwardingTables::KEY).unwrap().paths.clone();
+    let mut bench = Bench::try_new(&registry(), IPV4, 32, &shared).unwrap();
+    let packets: Vec<Vec<u8>> = (0..200).map(|port| ipv4([10, 3, 0, 1], port)).collect();
+    let all: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    bench.push("in", &all);
+    assert_eq!(bench.taken("out0").len().min(bench.taken("out1").len()), 0);
+    assert!(paths.set(IpVersion::V4, PathPolicy::new(IpVersion::V4, 1, 0)));
+    bench.push("in", &all);
+    let (a, b) = (bench.taken("out0").len(), bench.taken("out1").len());
+    assert!(a > 50 && b > 50, "{a} and {b}");
+    // PPTP, to two next hops and to one.
+    paths.set(IpVersion::V4, PathPolicy::new(IpVersion::V4, 2, 0));
+    let [shared_out, single] = [3, 1].map(|second| {
+        let mut packet = ipv4([10, second, 0, 1], 0);
+        packet[9] = 47;
+        packet[20..24].copy_from_slice(&[0x30, 1, 0x88, 0x0b]);
+        packet
+    });
+    bench.push("in", &[&shared_out, &single]);
+    assert_eq!((bench.taken("host"), bench.taken("out0").len()), (vec![shared_out], 1));
 }
 
 #[test]
@@ -179,7 +215,7 @@ fn routers_in_a_row_choose_independently() {
         Bench::try_new(&registry(), IPV4, 32, &shared).unwrap()
     };
     let (mut near, mut far) = (router(1), router(2));
-    let packets: Vec<Vec<u8>> = (0..400).map(|port| ipv4([10, 3, 0, 1], port)).collect();
+    let packets: Vec<Vec<u8>> = (0..400).map(|source| ipv4_from(source, [10, 3, 0, 1])).collect();
     near.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let chosen = near.taken("out0");
     far.push("in", &chosen.iter().map(|frame| &frame[TO_A.len()..]).collect::<Vec<_>>());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use fib::publish::Readers;
 use fib::{Adjacency, NextHopIndex, Policy, State};
 use graph::{ConfigError, Setup};
+use packet::multipath::PathPolicies;
 
 /// Access to the router's forwarding tables.
 #[derive(Clone)]
@@ -20,6 +21,8 @@ pub struct ForwardingTables {
     pub readers: Readers<State<Adjacency>>,
     /// The same for the rules that choose among tables.
     pub policies: Readers<Policy>,
+    /// What decides among the next hops of a multipath route, as Linux says.
+    pub paths: Arc<PathPolicies>,
     /// Who resolves neighbours.
     pub ask: Asker,
 }

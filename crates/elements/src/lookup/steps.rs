@@ -4,12 +4,12 @@
 use fib::publish::Reader;
 use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, State};
 use graph::{ConfigError, Setup};
-use packet::flow::{FlowFields, FlowHash};
+use packet::multipath::PathHash;
 use packet::wire::ethernet::HEADER_LEN;
 use packet::{MAX_BATCH, Mask, Packet, PacketType};
 
 use super::family::ForwardFamily;
-use super::fib_lookup::{MAIN, encapsulate, flow_hash};
+use super::fib_lookup::{MAIN, encapsulate, path_hash};
 use super::forwarding::ForwardingTables;
 use super::redirects::input_port;
 use crate::ip::check_ip_header::{self, CheckIPHeader};
@@ -100,7 +100,7 @@ struct Steps<A: StepFamily> {
     /// Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
-    hash: FlowHash,
+    hash: PathHash,
     /// Those that have been checked.
     checked: Mask,
     /// Room for the lookups of one batch.
@@ -225,7 +225,7 @@ impl<A: StepFamily> Steps<A> {
             check: A::checking(setup.name()),
             policy: tables.policies.register(),
             reader: tables.readers.register(),
-            hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
+            hash: PathHash { key: setup.flow_key(), policies: tables.paths.clone() },
             checked: Mask::NONE,
             addresses: Box::new([A::MIN; MAX_BATCH]),
             found: Box::new([NextHopIndex::NONE; MAX_BATCH]),
@@ -291,7 +291,7 @@ impl<A: StepFamily> Steps<A> {
             let of = found.next().copied().unwrap_or_default();
             let next_hop = match single {
                 Some(single) => single,
-                None => next_hops.resolve_with(of, || flow_hash::<A>(*hash, packet)),
+                None => next_hops.resolve_with(of, || path_hash::<A>(hash, packet)),
             };
             numbers[number] = of;
             leaves::<A>(next_hop, packet, &mut ports[number], || refuse(number, "blackhole"))
@@ -326,7 +326,7 @@ impl<A: StepFamily> Steps<A> {
                 _ => return false,
             };
             let next_hops = state.next_hops();
-            let next_hop = next_hops.resolve_with(numbers[number], || flow_hash::<A>(*hash, packet));
+            let next_hop = next_hops.resolve_with(numbers[number], || path_hash::<A>(hash, packet));
             leaves::<A>(next_hop, packet, &mut ports[number], || refuse(number, "blackhole"))
         });
         self.routed = self.routed.or(routed);
@@ -349,7 +349,7 @@ impl<A: StepFamily> Steps<A> {
             }
             let next_hop = match last.1 {
                 Some(single) => single,
-                None => next_hops.resolve_with(of, || flow_hash::<A>(self.hash, packet)),
+                None => next_hops.resolve_with(of, || path_hash::<A>(&self.hash, packet)),
             };
             let NextHop::Forward(adjacency) = next_hop else { return false };
             let is_frame = match <&[u8; HEADER_LEN]>::try_from(adjacency.rewrite()) {

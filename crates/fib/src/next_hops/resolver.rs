@@ -23,7 +23,7 @@
 //! `base + (mixed(flow hash) & mask)`. The hash is mixed here, by one multiplication, because the hash at hand is often
 //! the one by which the card spread flows over queues: within one worker its low bits are all alike. All that is asked
 //! of it is that its 32 bits differ between flows. Routers in a row must not use the same hash (all flows
-//! that arrive here may have been chosen by it): a `FlowHash` has a key of its own in each process.
+//! that arrive here may have been chosen by it): a `PathHash` has a key of its own in each process.
 //!
 //! # Copies
 //!
@@ -126,11 +126,15 @@ impl<P: Copy> Resolver<P> {
         self.hops.get(usize::from(self.slot(index, flow_hash))).unwrap_or(&NextHop::NoRoute)
     }
 
-    /// The same; asks for the hash only where several next hops share the traffic.
+    /// The same; asks for the hash only where several next hops share the traffic. If there is none, the choice is Linux's.
     #[inline(always)]
-    pub fn resolve_with(&self, index: NextHopIndex, flow_hash: impl FnOnce() -> u32) -> &NextHop<P> {
+    pub fn resolve_with(&self, index: NextHopIndex, flow_hash: impl FnOnce() -> Option<u32>) -> &NextHop<P> {
         let entry = self.entries.get(index.index()).copied().unwrap_or(Entry::NO_ROUTE);
-        let chosen = if entry.mask == 0 { 0 } else { mixed(flow_hash()) & entry.mask };
+        let mut chosen = 0;
+        if entry.mask != 0 {
+            let Some(hash) = flow_hash() else { return &NextHop::Punt };
+            chosen = mixed(hash) & entry.mask;
+        }
         let slot = self.buckets.get((entry.base + chosen) as usize).copied().unwrap_or(NO_ROUTE);
         self.hops.get(usize::from(slot)).unwrap_or(&NextHop::NoRoute)
     }

@@ -100,6 +100,7 @@ fn build(
         ports: names.clone(),
         readers: fib.readers().clone(),
         policies,
+        paths: Default::default(),
         ask: Asker::default(),
     };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;

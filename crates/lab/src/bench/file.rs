@@ -194,7 +194,13 @@ fn provide_tables(shared: &Shared, ports: Vec<String>) -> Result<Tables> {
     }
     fib.publish();
     let (rules, policies) = pair(Policy::default(), Policy::default());
-    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask: Asker::default() };
+    let tables = ForwardingTables {
+        ports,
+        readers: fib.readers().clone(),
+        policies,
+        paths: Default::default(),
+        ask: Asker::default(),
+    };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     Ok((fib, rules))
 }

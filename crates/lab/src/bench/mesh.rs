@@ -82,8 +82,13 @@ pub(super) fn node(
     let shared = Shared::default();
     let (_, policies) = pair(Policy::default(), Policy::default());
     let names = vec!["bench0".into(), "fabric".into()];
-    let tables =
-        ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
+    let tables = ForwardingTables {
+        ports: names,
+        readers: fib.readers().clone(),
+        policies,
+        paths: Default::default(),
+        ask: Asker::default(),
+    };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let known: Vec<Option<Adjacency>> = (0..LABELS).map(|label| Some(neighbour(label))).collect();
     let (_, readers) = pair(known.clone(), known);

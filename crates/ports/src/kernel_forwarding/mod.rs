@@ -19,6 +19,7 @@ use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray, RingBuf};
 use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 use packet::flow::FlowKey;
+use packet::multipath::PathPolicies;
 use packet::{IpVersion, SharedMemory};
 
 use self::access_list::Maps;
@@ -69,6 +70,7 @@ struct PortWords {
 struct Links {
     key: [AtomicU64; 2],
     lists: [AtomicU32; 2],
+    paths: [AtomicU32; 2],
     sampling: Sampling,
     ports: [PortWords; MOST_PORTS],
     own: [AtomicU8; PLACES / 8],
@@ -194,7 +196,7 @@ pub struct KernelForwarding {
 
 impl KernelForwarding {
     /// Loads the program with room for tables of at least so many bytes, or the most that there is. `key` is that of the
-    /// flow hash, by which members of groups are chosen. Where access lists judge (`is_listed`), nothing is forwarded that a
+    /// hash by which members of groups are chosen. Where access lists judge (`is_listed`), nothing is forwarded that a
     /// list of [`KernelForwarding::take_list`] does not permit. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, Linux 6.6.
     ///
     /// # Errors
@@ -251,6 +253,7 @@ impl KernelForwarding {
         for (place, word) in forwarding.links().key.iter().zip(key.words()) {
             place.store(word, Ordering::Relaxed);
         }
+        forwarding.set_path_policies(&PathPolicies::default());
         Ok(forwarding)
     }
 
@@ -387,6 +390,13 @@ impl KernelForwarding {
     pub fn set_own_addresses(&self, addresses: &[IpAddr]) {
         let bits = address_bits(addresses.iter().copied().map(key_of));
         self.links().own.iter().zip(bits).for_each(|(place, bits)| place.store(bits, Ordering::Relaxed));
+    }
+
+    /// Says what of packets chooses among the members of groups.
+    pub fn set_path_policies(&self, policies: &PathPolicies) {
+        for (place, version) in self.links().paths.iter().zip(IpVersion::ALL) {
+            place.store(policies.of(version).word(), Ordering::Relaxed);
+        }
     }
 
     /// Returns what was forwarded from and to the port of this number.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::{Adjacency, Decision, Fib, MAIN, MOST_SHARED_RULES, NextHop, NextHopIndex, Policy, Region, Rules};
 use ipnet::{Ipv4Net, Ipv6Net};
-use packet::Family;
 use packet::checksum;
-use packet::flow::{FlowFields, FlowHash};
+use packet::multipath::{PathHash, PathPolicies, PathPolicy};
 use packet::random::SplitMix64;
+use packet::{Family, IpVersion};
 use testbed::is_root;
 
 use super::*;
@@ -65,7 +65,7 @@ pub(super) struct Kernel {
     pub(super) forwarding: KernelForwarding,
     pub(super) fib: Fib<Adjacency>,
     region: Arc<Region>,
-    hash: FlowHash,
+    hash: PathHash,
 }
 
 impl Kernel {
@@ -80,7 +80,7 @@ impl Kernel {
             let receives = (number == 0).then_some(XdpMode::Native);
             forwarding.set_port(number, KernelPort { receives, sends: number != 0, ..PORT }).unwrap();
         }
-        let hash = FlowHash { fields: FlowFields::Flow, key: KEY };
+        let hash = PathHash { key: KEY, policies: Arc::new(PathPolicies::default()) };
         Self { forwarding, fib: Fib::new().unwrap(), region, hash }
     }
 
@@ -101,10 +101,12 @@ impl Kernel {
             _ => 40 + u16::from_be_bytes([frame[18], frame[19]]),
         };
         let packet = &frame[14..14 + usize::from(length)];
-        let hash = self.hash.of_ip(packet);
         let next_hop = match frame[12] {
-            0x08 => self.fib.state().lookup4(0, word(&packet[16..]), hash),
-            _ => self.fib.state().lookup6(0, u128::from_be_bytes(packet[24..40].try_into().unwrap()), hash),
+            0x08 => self.fib.state().lookup4(0, word(&packet[16..]), self.hash.of_ipv4(packet)?),
+            _ => {
+                let destination = u128::from_be_bytes(packet[24..40].try_into().unwrap());
+                self.fib.state().lookup6(0, destination, self.hash.of_ipv6(packet)?)
+            }
         };
         let adjacency = next_hop.forward()?;
         let mut packet = packet.to_vec();
@@ -220,7 +222,8 @@ fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for() {
             let destination = 10 << 24 | (bits as u32 & 0x000f_3fff) << 2 | (bits >> 60) as u32;
             let protocol = [1, 6, 17, 132][bits as usize >> 40 & 3];
             let source = 0x0100_0000 + (bits >> 32) as u32 % 0x0800_0000;
-            let four = ipv4(source, destination, protocol, (bits >> 20) as u32);
+            // An echo, if it is ICMP.
+            let four = ipv4(source, destination, protocol, (bits >> 20) as u32 & 0xff_ffff | 8 << 24);
             let high = 0x2001 << 48 | (random.next_u64() & 0x03ff_0fff_0f0f);
             let low = random.next_u64() & 0xff00_0000_0000_00ff;
             let six = ipv6(
@@ -245,6 +248,66 @@ fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for() {
     // Nothing is read after they are gone.
     kernel.fib.share(None, || ()).unwrap();
     assert!(!kernel.fib.is_shared_whole());
+}
+
+#[test]
+fn members_of_groups_are_those_of_the_graph_by_every_policy() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::new(16 << 20);
+    let numbers = add_next_hops(&mut kernel.fib);
+    for prefix in ["0.0.0.0/0", "::/0"] {
+        kernel.fib.insert(MAIN, prefix.parse().unwrap(), numbers[numbers.len() - 1]).unwrap();
+    }
+    kernel.fib.publish();
+    kernel.share();
+    let mut random = SplitMix64::new(5);
+    for (policy, fields) in [(0, 0), (1, 0), (2, 0), (3, 0), (3, 0x3f), (3, 0x2a), (3, 0xfff), (9, 0)] {
+        for version in IpVersion::ALL {
+            kernel.hash.policies.set(version, PathPolicy::new(version, policy, fields));
+        }
+        kernel.forwarding.set_path_policies(&kernel.hash.policies);
+        let (mut ways, mut left) = (std::collections::HashSet::new(), 0);
+        for round in 0..600_usize {
+            let bits = random.next_u64();
+            let protocol = [1, 4, 6, 17, 33, 41, 47, 50, 51, 58, 132, 136, 200][bits as usize % 13];
+            // The first of the "ports" is the type of ICMP.
+            let ports = (bits >> 8) as u32 & 0x0fff_ffff;
+            let four = ipv4(0x0a00_0000 + (bits >> 48) as u32, 0x0b00_0001, protocol, ports);
+            let mut six = ipv6(0x2001 << 112 | u128::from(bits >> 48), 0x2001 << 112 | 1, protocol, ports);
+            six[15] |= bits as u8 >> 4;
+            six[17] = (bits >> 8) as u8;
+            let (frame, icmp, errors): (_, _, &[u8]) =
+                if round % 2 == 0 { (four, 1, &[3, 4, 5, 11, 12]) } else { (six, 58, &[1, 2, 3, 4]) };
+            let kind = ports.to_be_bytes()[0];
+            let is_tunnel = matches!(protocol, 4 | 41 | 47);
+            let is_for_graph = match policy {
+                0 => protocol == icmp && errors.contains(&kind),
+                2 => is_tunnel,
+                3 => is_tunnel && fields > 0x3f,
+                1 => false,
+                _ => true,
+            };
+            let (said, now) = kernel.run(&frame);
+            if is_for_graph || protocol == 51 {
+                assert_eq!((said, &now), (PASSED, &frame), "policy {policy} {fields}: {frame:02x?}");
+                left += 1;
+                continue;
+            }
+            let expected = kernel.expected(&frame).unwrap();
+            assert_eq!((said, &now), (REDIRECTED, &expected), "policy {policy} {fields}: {frame:02x?}");
+            ways.insert(now[5]);
+        }
+        // Without fields, all go one way.
+        let all = match (policy, fields) {
+            (3, 0) => 1,
+            (9, _) => 0,
+            _ => 5,
+        };
+        assert_eq!(ways.len(), all, "policy {policy} {fields}: {left} left to the graph");
+        assert!(left > 20, "policy {policy} {fields}: {left}");
+    }
 }
 
 #[test]

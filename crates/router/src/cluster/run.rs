@@ -178,6 +178,7 @@ pub(super) fn run(
         ports: names.into_iter().chain(["fabric".to_owned()]).collect(),
         readers,
         policies,
+        paths: Arc::default(),
         // Of the leader, for what goes to other IPsec gateways. Whatever else the fast path leaves over is Linux's.
         ask: Asker(Arc::new(move |number, destination| questions.ask(number, destination))),
     };

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use control::mirror::Mirror;
 use control::service::Service;
 use elements::devices::OpenPort;
+use elements::lookup::ForwardingTables;
 use fib::{MOST_SHARED_RULES, Policy, Region};
 use graph::setup::Shared;
 use packet::flow::FlowKey;
@@ -197,6 +198,14 @@ impl InKernel {
         self.own = own;
         if let Some(forwarding) = &self.forwarding {
             forwarding.set_own_addresses(&self.own);
+        }
+    }
+
+    /// Says what chooses among the paths of multipath routes.
+    pub(super) fn follow_paths(&self) {
+        let tables = self.shared.get::<ForwardingTables>(ForwardingTables::KEY);
+        if let (Some(forwarding), Some(tables)) = (&self.forwarding, tables) {
+            forwarding.set_path_policies(&tables.paths);
         }
     }
 
@@ -436,6 +445,9 @@ impl InKernel {
             .map_err(|error| error.to_string())?;
         let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
         forwarding.set_own_addresses(&self.own);
+        if let Some(tables) = self.shared.get::<ForwardingTables>(ForwardingTables::KEY) {
+            forwarding.set_path_policies(&tables.paths);
+        }
         let vlans: Vec<(u16, u16, u16)> = (0..)
             .zip(ports.iter().zip(&self.members))
             .filter_map(|(number, (port, member))| {

@@ -37,6 +37,7 @@ use control::supervisor::Supervisor;
 use elements::lookup::{Asker, FORWARDS, ForwardingTables};
 use graph::lang::{FlatConfig, split_arguments, unquote};
 use graph::setup::Shared;
+use packet::sync::lock;
 
 pub(crate) use backstop::{Guard, lift, marks_permitted};
 pub(crate) use configuration::{
@@ -63,6 +64,16 @@ pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
     // A port's name is a word; keywords have values behind them.
     let names = arguments.into_iter().filter(|argument| !argument.contains(char::is_whitespace));
     names.map(|name| unquote(&name)).collect()
+}
+
+/// Brings what chooses among the paths of multipath routes in line with Linux, for the elements that share this and for the kernel.
+pub(crate) fn follow_paths(shared: &Shared) {
+    let Some(tables) = shared.get::<ForwardingTables>(ForwardingTables::KEY) else { return };
+    if sysctls::follow_paths(&tables.paths)
+        && let Some(in_kernel) = InKernel::of(shared)
+    {
+        lock(&*in_kernel).follow_paths();
+    }
 }
 
 /// Returns whether Linux may forward transit that comes in by a port: nothing filters, and Linux forwards. `features` are those of
@@ -114,6 +125,7 @@ pub(crate) fn mirror(
         ports: ports.iter().map(|port| port.name.clone()).collect(),
         readers: state.mirror.fib().readers().clone(),
         policies: state.mirror.policy_readers().clone(),
+        paths: Arc::default(),
         ask: {
             let questions = service.questions();
             Asker(Arc::new(move |number, destination| questions.ask(number, destination)))

@@ -189,6 +189,7 @@ impl Live {
 
     /// Brings to ports and elements what changed in Linux.
     pub(super) fn follow(&self) {
+        drop_in::follow_paths(&self.shared);
         let mut following = lock(&self.following);
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));

@@ -23,7 +23,12 @@ pub(crate) struct Wire {
 impl Wire {
     /// That of the namespace of this label, `eth0`.
     pub(crate) fn open(network: &Network, label: &str) -> Wire {
-        let open = || ports::open("af_packet:eth0", &OpenOptions::default()).unwrap();
+        Self::open_with(network, label, "af_packet:eth0")
+    }
+
+    /// The same with options.
+    pub(crate) fn open_with(network: &Network, label: &str, port: &str) -> Wire {
+        let open = || ports::open(port, &OpenOptions::default()).unwrap();
         let mut port = network.namespace(label).enter(open);
         let mut pool = Pool::new(PoolOptions::default()).unwrap();
         let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
