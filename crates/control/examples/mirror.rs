@@ -52,11 +52,13 @@ fn route(prefix: &ipnet::Ipv4Net, number: u32) -> Route {
         vec![path(hash % 64)]
     };
     Route {
-        key: RouteKey { table: MAIN, prefix: (*prefix).into(), metric: 20, tos: 0 },
+        key: RouteKey { table: MAIN, prefix: (*prefix).into(), metric: 20, tos: 0, from: None },
         kind: RouteKind::Unicast,
         protocol: 186,
         preferred_source: None,
         mtu: None,
+        preference: Route::MEDIUM,
+        only_linux: None,
         hops: Hops::Paths(paths),
     }
 }

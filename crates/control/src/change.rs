@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +118,54 @@ pub struct RouteKey {
     pub metric: u32,
     /// The type of service that packets must have; 0 for any.
     pub tos: u8,
+    /// The sources that packets must have (`RTA_SRC`, IPv6 only); none for any.
+    pub from: Option<Ipv6Net>,
+}
+
+/// Something of a route or next-hop object that decides about packets, and that only Linux obeys. These packets
+/// are punted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum OnlyLinux {
+    /// An attribute that is not known here (`RTA_*`), by its number.
+    Attribute(u16),
+    /// A metric that is not known here (`RTAX_*`), by its number.
+    Metric(u16),
+    /// An attribute of a path that is not known here (`RTA_*`), by its number.
+    PathAttribute(u16),
+    /// An attribute of a next-hop object that is not known here (`NHA_*`), by its number.
+    ObjectAttribute(u16),
+    /// Flags that are not known here (`RTM_F_*`, `RTNH_F_*`).
+    Flags(u32),
+    /// A kind of route that is not known here (`rtm_type`).
+    Kind(u8),
+    /// A kind of group that is not known here (`NHA_GROUP_TYPE`), and resilient groups: which flows are where is in a
+    /// table of buckets, which moves with the traffic that Linux sees.
+    GroupKind(u16),
+    /// A path with a weight that is larger than those of the forwarding table.
+    Weight(u16),
+    /// An MTU that counts before those that Linux has learned of paths (`mtu lock`).
+    LockedMtu,
+    /// Several IPv6 routes of one metric that are not paths of one route, where it takes more than their preference to
+    /// say which one Linux takes.
+    Choice,
+}
+
+impl fmt::Display for OnlyLinux {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attribute(number) => write!(f, "a route has the unknown attribute {number}"),
+            Self::Metric(number) => write!(f, "a route has the unknown metric {number}"),
+            Self::PathAttribute(number) => write!(f, "a path has the unknown attribute {number}"),
+            Self::ObjectAttribute(number) => write!(f, "it has the unknown attribute {number}"),
+            Self::Flags(flags) => write!(f, "unknown flags {flags:#x}"),
+            Self::Kind(kind) => write!(f, "a route is of the unknown kind {kind}"),
+            Self::GroupKind(1) => write!(f, "it is a resilient group"),
+            Self::GroupKind(kind) => write!(f, "it is a group of the unknown kind {kind}"),
+            Self::Weight(weight) => write!(f, "a path has the weight {weight}, more than 256"),
+            Self::LockedMtu => write!(f, "a route has a locked MTU"),
+            Self::Choice => write!(f, "several routes have the same metric"),
+        }
+    }
 }
 
 /// One way to a destination.
@@ -159,8 +207,17 @@ pub struct Route {
     pub preferred_source: Option<IpAddr>,
     /// Largest packet on this route, if smaller than the link's (`RTAX_MTU`).
     pub mtu: Option<u32>,
+    /// Which of several IPv6 routes of one key counts (`RTA_PREF`, RFC 4191): that of the largest number.
+    pub preference: u8,
+    /// Why only Linux can say what happens to packets to this prefix.
+    pub only_linux: Option<OnlyLinux>,
     /// Where packets go.
     pub hops: Hops,
+}
+
+impl Route {
+    /// The preference of a route that has none (`ICMPV6_ROUTER_PREF_MEDIUM`).
+    pub const MEDIUM: u8 = 2;
 }
 
 /// A next-hop object.
@@ -181,6 +238,8 @@ pub enum ObjectKind {
     Blackhole,
     /// Some of several other objects: id and weight (1 or more) of each.
     Group(Vec<(u32, u16)>),
+    /// Something that the fast path does not do.
+    OnlyLinux(OnlyLinux),
 }
 
 /// Writes an Ethernet address as `ip` prints it.
@@ -253,6 +312,8 @@ pub enum RuleAction {
     Unreachable,
     /// Drops with "administratively prohibited".
     Prohibit,
+    /// Something that is not known here (`FR_ACT_*`).
+    Unknown(u8),
 }
 
 /// A policy rule (`ip rule`).

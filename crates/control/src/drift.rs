@@ -69,7 +69,7 @@ pub fn compare(service: &Service, ends: &AtomicBool) -> io::Result<Comparison> {
         for (of, ours) in state.mirror.digests().into_iter().filter(|(of, _)| of.source == Source::Netlink) {
             tables.entry(of).or_default()[1] = ours;
         }
-        let is_same = tables.values().all(|[theirs, ours]| theirs == ours);
+        let is_same = told.unread() == 0 && tables.values().all(|[theirs, ours]| theirs == ours);
         if is_same || looks == LOOKS {
             let drift = state.mirror.drift(&[Part::Routes4, Part::Routes6], told, MOST);
             return Ok(Comparison { tables, drift });
@@ -163,6 +163,7 @@ fn everything(ends: &AtomicBool) -> io::Result<Told> {
             }
         })?;
     }
+    told.set_unread(kernel.counters().errors.total());
     Ok(told)
 }
 
@@ -189,14 +190,29 @@ mod tests {
             let whole = Checked { found: 0, example: None, left: 0 };
             assert_eq!(check(&service, &ends).unwrap(), whole);
 
-            let key =
-                |prefix: &str| RouteKey { table: 254, prefix: prefix.parse().unwrap(), metric: 0, tos: 0 };
+            let key = |prefix: &str| RouteKey {
+                table: 254,
+                prefix: prefix.parse().unwrap(),
+                metric: 0,
+                tos: 0,
+                from: None,
+            };
             let (lost, kept) = (key("198.51.100.0/24"), key("10.9.0.0/16"));
             let mut state = service.lock();
             let route = state.mirror.routes().find(|route| route.key == lost).unwrap();
             let hops = route.hops.clone();
             let (kind, protocol) = (route.kind, route.protocol);
-            let kept = Route { key: kept, kind, protocol, preferred_source: None, mtu: None, hops };
+            let (preference, only_linux) = (Route::MEDIUM, None);
+            let kept = Route {
+                key: kept,
+                kind,
+                protocol,
+                preferred_source: None,
+                mtu: None,
+                preference,
+                only_linux,
+                hops,
+            };
             state.mirror.apply(Source::Netlink, Change::RouteGone(lost));
             state.mirror.apply(Source::Netlink, Change::Route(kept));
             drop(state);

@@ -16,8 +16,8 @@ use super::labels::Labels;
 use super::protection::Told;
 use super::record::{OTHER_INTERFACES, Record, interface_of_port};
 use crate::change::{
-    Address, Change, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, ObjectKind, Part, Path, Route,
-    RouteKey, Rule,
+    Address, Change, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, ObjectKind, OnlyLinux, Part,
+    Path, Route, RouteKey, Rule,
 };
 use crate::interner::Interner;
 use crate::port_names::PortNames;
@@ -66,18 +66,20 @@ struct Content {
     protocol: u8,
     preferred_source: Option<std::net::IpAddr>,
     mtu: Option<u32>,
+    preference: u8,
+    only_linux: Option<OnlyLinux>,
     hops: Hops,
 }
 
 impl Content {
     fn of(route: Route) -> (RouteKey, Content) {
-        let Route { key, kind, protocol, preferred_source, mtu, hops } = route;
-        (key, Content { kind, protocol, preferred_source, mtu, hops })
+        let Route { key, kind, protocol, preferred_source, mtu, preference, only_linux, hops } = route;
+        (key, Content { kind, protocol, preferred_source, mtu, preference, only_linux, hops })
     }
 
     fn route(&self, key: RouteKey) -> Route {
-        let Content { kind, protocol, preferred_source, mtu, ref hops } = *self;
-        Route { key, kind, protocol, preferred_source, mtu, hops: hops.clone() }
+        let Content { kind, protocol, preferred_source, mtu, preference, only_linux, ref hops } = *self;
+        Route { key, kind, protocol, preferred_source, mtu, preference, only_linux, hops: hops.clone() }
     }
 }
 

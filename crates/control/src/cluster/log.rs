@@ -323,7 +323,7 @@ fn gather(run: &mut Vec<Route>, gathered: &mut Vec<Record>) {
         if run.get(place + 1).is_some_and(|next| next.key == route.key) {
             continue;
         }
-        if route.mtu.is_some() || route.preferred_source.is_some() {
+        if route.mtu.is_some() || route.preferred_source.is_some() || route.only_linux.is_some() {
             gathered.push(Record::Change(Change::Route(route.clone())));
             continue;
         }

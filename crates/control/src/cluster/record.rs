@@ -74,7 +74,7 @@ pub struct RecordError {
 pub(super) const MOST_RECORDS: usize = 4_096;
 
 /// Says which records these are: other versions of the format begin otherwise.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// The bytes of records.
 pub fn encode(records: &[Record]) -> Vec<u8> {

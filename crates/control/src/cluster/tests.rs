@@ -76,11 +76,13 @@ fn route(leader: u32, prefix: &str, port: u8, host: u8) -> Route {
         has_encapsulation: false,
     };
     Route {
-        key: RouteKey { table: MAIN, prefix: prefix.parse().unwrap(), metric: 0, tos: 0 },
+        key: RouteKey { table: MAIN, prefix: prefix.parse().unwrap(), metric: 0, tos: 0, from: None },
         kind: RouteKind::Unicast,
         protocol: 186,
         preferred_source: None,
         mtu: None,
+        preference: Route::MEDIUM,
+        only_linux: None,
         hops: Hops::Paths(vec![path]),
     }
 }
@@ -414,8 +416,8 @@ fn records_of_another_format_are_refused() {
     let mut bytes = encode(&[Record::Compare]);
     bytes[0] = 9;
     let error = decode("table/log/1", &bytes).unwrap_err().to_string();
-    assert!(error.contains("'table/log/1'") && error.contains("format 9; this one reads 1"), "{error}");
-    assert!(decode("k", &[]).is_err() && decode("k", &[1, 200, 200]).is_err());
+    assert!(error.contains("'table/log/1'") && error.contains("format 9; this one reads 2"), "{error}");
+    assert!(decode("k", &[]).is_err() && decode("k", &[2, 200, 200]).is_err());
 }
 
 #[test]
@@ -515,7 +517,7 @@ proptest! {
         let (mut node, mut leader, mut taken) = (TestNode::new(0), ledger(), 0);
         for (count, kind, bytes) in entries {
             // Zeros behind, so that many are whole.
-            let piece = [&[1, count, kind], &bytes[..], &[0; 200]].concat();
+            let piece = [&[2, count, kind], &bytes[..], &[0; 200]].concat();
             let Ok(records) = decode("entry", &piece) else { continue };
             taken += records.len();
             for record in records {

@@ -33,7 +33,7 @@ pub struct Digest {
 /// What a comparison found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// Routes compared: those that either side has.
+    /// Routes compared: those that either side has, and those that could not be read.
     pub compared: u64,
     /// How many of these differ.
     pub differing: u64,
@@ -99,12 +99,24 @@ impl Digest {
 pub struct Told {
     source: Source,
     routes: HashMap<RouteKey, u64>,
+    /// Messages that were not understood: each may be a route, which the mirror does not have.
+    unread: u64,
 }
 
 impl Told {
     /// Returns those of a source that has told nothing yet.
     pub fn by(source: Source) -> Told {
-        Told { source, routes: HashMap::new() }
+        Told { source, routes: HashMap::new(), unread: 0 }
+    }
+
+    /// Says how many messages were not understood.
+    pub fn set_unread(&mut self, messages: u64) {
+        self.unread = messages;
+    }
+
+    /// Returns how many messages were not understood.
+    pub fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// Takes in a change; one that is not of a route does not count.
@@ -159,8 +171,8 @@ impl Mirror {
     /// Compares the routes of a source with those that it has told in a fresh dump. `parts` are those that the dump has;
     /// parts that are not routes do not count. `limit` is for the list of differences.
     pub fn drift(&self, parts: &[Part], told: Told, limit: usize) -> Drift {
-        let Told { source, routes: mut told } = told;
-        let mut drift = Drift::default();
+        let Told { source, routes: mut told, unread } = told;
+        let mut drift = Drift { compared: unread, differing: unread, ..Drift::default() };
         let mut differ = |difference: Option<Difference>| {
             drift.compared += 1;
             drift.differing += u64::from(difference.is_some());

@@ -138,7 +138,7 @@ impl Mirror {
         }
     }
 
-    fn way<A>(&mut self, route: Option<(Key<A>, Stored)>) -> Option<Way> {
+    fn way<A: MirrorFamily>(&mut self, route: Option<(Key<A>, Stored)>) -> Option<Way> {
         let (key, Stored { target, protocol, .. }) = route?;
         let (hops, object) = self.words(target);
         Some(Way { hops, object, metric: key.metric, protocol, source: key.source })
@@ -188,6 +188,7 @@ impl Mirror {
             }
             ObjectKind::Blackhole => "blackhole".to_owned(),
             ObjectKind::Group(_) => "group".to_owned(),
+            ObjectKind::OnlyLinux(_) => "punt".to_owned(),
         };
         let ObjectKind::Group(members) = kind else { return Some(single(kind, None)) };
         let has_weight = members.iter().any(|&(_, weight)| weight != 1);
@@ -270,9 +271,18 @@ mod tests {
     }
 
     fn route(prefix: &str, metric: u32, hops: Hops) -> Change {
-        let key = RouteKey { table: MAIN, prefix: prefix.parse().unwrap(), metric, tos: 0 };
+        let key = RouteKey { table: MAIN, prefix: prefix.parse().unwrap(), metric, tos: 0, from: None };
         let kind = if hops == Hops::None { RouteKind::Blackhole } else { RouteKind::Unicast };
-        Change::Route(Route { key, kind, protocol: 4, preferred_source: None, mtu: None, hops })
+        Change::Route(Route {
+            key,
+            kind,
+            protocol: 4,
+            preferred_source: None,
+            mtu: None,
+            preference: Route::MEDIUM,
+            only_linux: None,
+            hops,
+        })
     }
 
     fn via(prefix: &str, metric: u32, gateway: &str, index: u32) -> Change {
@@ -280,7 +290,13 @@ mod tests {
     }
 
     fn gone(prefix: &str, metric: u32) -> Change {
-        Change::RouteGone(RouteKey { table: MAIN, prefix: prefix.parse().unwrap(), metric, tos: 0 })
+        Change::RouteGone(RouteKey {
+            table: MAIN,
+            prefix: prefix.parse().unwrap(),
+            metric,
+            tos: 0,
+            from: None,
+        })
     }
 
     /// What was recorded, a line each.

@@ -242,6 +242,7 @@ impl Mirror {
             self.release_members(&members);
             return added;
         };
+        self.back_up(index, Some(PUNT));
         self.hops.set_entry(index, NextHopEntry::Group(members.clone()));
         self.hops.groups.insert(members, Used { index, users: 1 });
         Ok(index)
@@ -339,7 +340,15 @@ impl Mirror {
             let next_hops = self.fib.next_hops_mut();
             let set = if is_up { next_hops.set_up(index) } else { next_hops.set_down(index) };
             set.expect("a hop's number is that of a single next hop");
+            self.back_up(index, (!is_up).then_some(PUNT));
         }
+    }
+
+    /// Where packets go while no path of a number is up. Linux may have another route for them, of a larger metric or
+    /// a shorter prefix (`ignore_routes_with_linkdown`).
+    pub(super) fn back_up(&mut self, index: NextHopIndex, backup: Option<NextHopIndex>) {
+        let set = self.fib.next_hops_mut().set_backup(index, backup);
+        set.expect("the number is in use, and PUNT always");
     }
 
     /// The neighbour of a hop should be asked for its address, if nobody knows it. One that has just failed to answer is

@@ -108,6 +108,10 @@ fn name_of(source: Source, change: &Change) -> String {
     format!("{source} {part:?} {name}")
 }
 
+fn is_conditional(route: &Route) -> bool {
+    route.key.tos != 0 || route.key.from.is_some()
+}
+
 impl Model {
     fn everything(&self) -> Vec<(Source, Change)> {
         let mut all = Vec::new();
@@ -268,14 +272,14 @@ impl Model {
         counts: impl Fn(&Route) -> bool,
     ) -> Vec<NextHop<Adjacency>> {
         let order = |(source, route): &(Source, Route)| {
-            let rank = match (route.key.tos, route.key.table) {
-                (1.., LOCAL) => 0,
-                (1.., _) => 1,
-                (0, LOCAL) => 2,
-                (0, _) => 3,
+            let rank = match (is_conditional(route), route.key.table) {
+                (true, LOCAL) => 0,
+                (true, _) => 1,
+                (false, LOCAL) => 2,
+                (false, _) => 3,
             };
             let longest_first = u8::MAX - route.key.prefix.prefix_len();
-            (longest_first, rank, route.key.metric, *source, route.key.tos)
+            (longest_first, rank, route.key.metric, *source, route.key.tos, route.key.from)
         };
         let is_it = |route: &Route| {
             let RouteKey { prefix, table: of, .. } = route.key;
@@ -283,6 +287,9 @@ impl Model {
         };
         let mut all: Vec<&(Source, Route)> = self.routes.iter().filter(|(_, route)| is_it(route)).collect();
         all.sort_by_key(|route| order(route));
+        let peculiar = |(_, route): &&(Source, Route)| is_conditional(route) || route.only_linux.is_some();
+        let peculiar: BTreeSet<IpNet> =
+            all.iter().copied().filter(|route| peculiar(route)).map(|(_, route)| route.key.prefix).collect();
         all.dedup_by_key(|(_, route)| route.key.prefix);
         let best = all.into_iter().find(|(_, route)| !fixed::hides(route.key.prefix, route.kind));
         let fixed = fixed::routes().find(|(prefix, _)| prefix.contains(&address));
@@ -297,7 +304,7 @@ impl Model {
         }
         let Some((source, route)) = best else { return Vec::new() };
         let fixed = match route.kind {
-            _ if route.key.tos != 0 => Some(NextHop::Punt),
+            _ if peculiar.contains(&route.key.prefix) => Some(NextHop::Punt),
             RouteKind::Unicast => route.mtu.map(|_| NextHop::Punt),
             RouteKind::Local | RouteKind::Anycast => Some(NextHop::Local),
             RouteKind::Broadcast => Some(NextHop::Broadcast),
@@ -328,7 +335,7 @@ impl Model {
             Err(fixed) => (*fixed, true),
         });
         let up: Vec<_> = values.filter(|(_, is_up)| *is_up).map(|(value, _)| value).collect();
-        if up.is_empty() { vec![NextHop::Unreachable] } else { up }
+        if up.is_empty() { vec![NextHop::Punt] } else { up }
     }
 
     /// What may happen to packets by the rules.
@@ -402,11 +409,12 @@ fn any_key() -> impl Strategy<Value = RouteKey> {
     let table = prop_oneof![4 => Just(MAIN), 1 => Just(LOCAL), 1 => Just(100)];
     let tos = prop_oneof![9 => Just(0u8), 1 => Just(8)];
     let prefix = prop::sample::select(PREFIXES.as_slice());
-    (table, prefix, 0u32..3, tos).prop_map(|(table, prefix, metric, tos)| RouteKey {
-        table,
-        prefix: prefix.parse().unwrap(),
-        metric,
-        tos,
+    let from = prop::option::weighted(0.1, prop::sample::select(["2001:db8::/32", "fd00::/8"].as_slice()));
+    (table, prefix, 0u32..3, tos, from).prop_map(|(table, prefix, metric, tos, from)| {
+        let prefix: IpNet = prefix.parse().unwrap();
+        let is_ipv6 = prefix.addr().is_ipv6();
+        let from = from.filter(|_| is_ipv6).map(|from| from.parse().unwrap());
+        RouteKey { table, prefix, metric, tos, from }
     })
 }
 
@@ -423,12 +431,15 @@ fn any_route() -> impl Strategy<Value = Route> {
         1 => Just(Hops::None),
     ];
     let mtu = prop::option::weighted(0.05, Just(1300));
-    (any_key(), kind, hops, mtu).prop_map(|(key, kind, hops, mtu)| Route {
+    let only_linux = prop::option::weighted(0.05, Just(OnlyLinux::Attribute(99)));
+    (any_key(), kind, hops, mtu, only_linux).prop_map(|(key, kind, hops, mtu, only_linux)| Route {
         key,
         kind,
         protocol: 4,
         preferred_source: None,
         mtu,
+        preference: Route::MEDIUM,
+        only_linux,
         hops,
     })
 }

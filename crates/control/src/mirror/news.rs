@@ -254,12 +254,30 @@ mod tests {
             neighbour(mirror, 9, NeighbourState::Reachable);
             // No route leads through it.
             neighbour(mirror, 9, NeighbourState::Failed);
-            let key = RouteKey { table: 254, prefix: "10.9.0.0/16".parse().unwrap(), metric: 0, tos: 0 };
+            let key = RouteKey {
+                table: 254,
+                prefix: "10.9.0.0/16".parse().unwrap(),
+                metric: 0,
+                tos: 0,
+                from: None,
+            };
             let gateway = Some("10.0.1.2".parse().unwrap());
             let path = Path { index: 1, gateway, weight: 1, is_down: false, has_encapsulation: false };
             let hops = Hops::Paths(vec![path]);
             let (kind, protocol, preferred_source, mtu) = (RouteKind::Unicast, 4, None, None);
-            mirror.apply(KERNEL, Change::Route(Route { key, kind, protocol, preferred_source, mtu, hops }));
+            mirror.apply(
+                KERNEL,
+                Change::Route(Route {
+                    key,
+                    kind,
+                    protocol,
+                    preferred_source,
+                    mtu,
+                    preference: Route::MEDIUM,
+                    only_linux: None,
+                    hops,
+                }),
+            );
             neighbour(mirror, 9, NeighbourState::Reachable);
             neighbour(mirror, 9, NeighbourState::Failed);
             neighbour(mirror, 9, NeighbourState::Failed);

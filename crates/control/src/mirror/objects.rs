@@ -143,6 +143,7 @@ impl Mirror {
             self.drop_object_without_use(key);
             return added;
         };
+        self.back_up(index, Some(PUNT));
         self.hops.set_entry(index, NextHopEntry::Object(key, version));
         let known = self.objects.known.entry(key).or_default();
         known.faces[version as usize] = Some(Face { index, users: 1, members });
@@ -199,13 +200,19 @@ impl Mirror {
             Some(ObjectKind::Path(path)) => GroupMember::Path(*path),
             Some(ObjectKind::Blackhole) => GroupMember::Number(BLACKHOLE),
             // Groups in groups are none of Linux's; zebra resolves its own before it sends them.
-            Some(ObjectKind::Group(_)) | None => GroupMember::Number(PUNT),
+            Some(ObjectKind::Group(_) | ObjectKind::OnlyLinux(_)) | None => GroupMember::Number(PUNT),
         };
         let kind_of = |id| {
             let known = self.objects.known.get(&ObjectKey { source: key.source, id });
             known.and_then(|known| known.kind.as_ref())
         };
         let ways: Vec<(GroupMember, u16)> = match kind_of(key.id) {
+            // Linux alone knows which flows a member gets that is its.
+            Some(ObjectKind::Group(members))
+                if members.iter().any(|&(id, _)| matches!(kind_of(id), Some(ObjectKind::OnlyLinux(_)))) =>
+            {
+                vec![(GroupMember::Number(PUNT), 1)]
+            }
             Some(ObjectKind::Group(members)) if !members.is_empty() => {
                 members.iter().map(|&(id, weight)| (single(kind_of(id)), weight)).collect()
             }

@@ -4,13 +4,13 @@
 //! so ordered that the routes of a prefix stand together and the best of them first:
 //!
 //! ```text
-//!  network  length | rank    metric  source   tos  ->  target  protocol  epoch
-//!  10.0.0.0      8 | plain       20  netlink    0  ->       7        11      3     <- in force
-//!  10.0.0.0      8 | plain       20  fpm        0  ->       9        11      1
-//!  10.0.0.0      8 | plain      100  netlink    0  ->       7         4      3
+//!  network  length | rank    metric  source   condition  ->  target  protocol  epoch
+//!  10.0.0.0      8 | plain       20  netlink          0  ->       7        11      3     <- in force
+//!  10.0.0.0      8 | plain       20  fpm              0  ->       9        11      1
+//!  10.0.0.0      8 | plain      100  netlink          0  ->       7         4      3
 //! ```
 //!
-//! So the FIB gets the best route of each prefix and no other, and what waits behind it costs no more than its place here: 20 bytes for IPv4, 40
+//! So the FIB gets the best route of each prefix and no other, and what waits behind it costs no more than its place here: 20 bytes for IPv4, 56
 //! for IPv6, plus what B-tree nodes leave free. Everything else that routes have is in their [targets](super::targets), which many
 //! share.
 //!
@@ -20,7 +20,7 @@
 use super::targets::TargetId;
 use crate::change::{RouteKey, Source};
 use fib::{FibFamily, MAIN};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -31,10 +31,10 @@ pub(super) const LOCAL: u32 = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Rank {
-    /// For some types of service only, in table local.
-    LocalTos,
-    /// For some types of service only. While there is one, packets to the prefix are the kernel's to route.
-    Tos,
+    /// With a [condition](MirrorFamily::Condition), in table local.
+    LocalConditional,
+    /// With a condition. While there is one, packets to the prefix are the kernel's to route.
+    Conditional,
     /// Of table local.
     Local,
     /// All others.
@@ -43,19 +43,19 @@ pub(super) enum Rank {
 
 impl Rank {
     pub(super) fn is_local(self) -> bool {
-        matches!(self, Rank::LocalTos | Rank::Local)
+        matches!(self, Rank::LocalConditional | Rank::Local)
     }
 }
 
 /// What tells the routes of a family and table apart, in the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key<A> {
+pub(super) struct Key<A: MirrorFamily> {
     pub(super) network: A,
     pub(super) length: u8,
     pub(super) rank: Rank,
     pub(super) metric: u32,
     pub(super) source: Source,
-    pub(super) tos: u8,
+    pub(super) condition: A::Condition,
 }
 
 /// What is known of a route beside its key.
@@ -71,25 +71,33 @@ impl<A: MirrorFamily> Key<A> {
     /// The key of a route, and the table in which it stands here. `None` if the prefix is of the other family.
     pub(super) fn of(source: Source, key: &RouteKey) -> Option<(u32, Key<A>)> {
         let (network, length) = A::parts(A::from_net(key.prefix)?);
-        let (table, rank) = match (key.table, key.tos) {
-            (LOCAL, 0) => (MAIN, Rank::Local),
-            (LOCAL, _) => (MAIN, Rank::LocalTos),
-            (table, 0) => (table, Rank::Plain),
-            (table, _) => (table, Rank::Tos),
+        let condition = A::condition(key);
+        let (table, rank) = match (key.table, condition == A::Condition::default()) {
+            (LOCAL, true) => (MAIN, Rank::Local),
+            (LOCAL, false) => (MAIN, Rank::LocalConditional),
+            (table, true) => (table, Rank::Plain),
+            (table, false) => (table, Rank::Conditional),
         };
-        let (metric, tos) = (key.metric, key.tos);
-        Some((table, Key { network: network & A::mask(length), length, rank, metric, source, tos }))
+        let (network, metric) = (network & A::mask(length), key.metric);
+        Some((table, Key { network, length, rank, metric, source, condition }))
     }
 
     /// The first that a route to this prefix can have.
     fn first_of(network: A, length: u8) -> Key<A> {
-        Key { network, length, rank: Rank::LocalTos, metric: 0, source: Source::Netlink, tos: 0 }
+        let (rank, condition) = (Rank::LocalConditional, A::Condition::default());
+        Key { network, length, rank, metric: 0, source: Source::Netlink, condition }
     }
 
     /// The opposite of [`Key::of`].
     pub(super) fn route_key(&self, table: u32) -> RouteKey {
         let table = if self.rank.is_local() { LOCAL } else { table };
-        RouteKey { table, prefix: self.prefix(), metric: self.metric, tos: self.tos }
+        let (tos, from) = A::tos_and_sources(self.condition);
+        RouteKey { table, prefix: self.prefix(), metric: self.metric, tos, from }
+    }
+
+    /// Whether the route is for some packets to its prefix only.
+    pub(super) fn is_conditional(&self) -> bool {
+        matches!(self.rank, Rank::Conditional | Rank::LocalConditional)
     }
 
     pub(super) fn prefix(&self) -> IpNet {
@@ -99,9 +107,9 @@ impl<A: MirrorFamily> Key<A> {
 
 /// The routes of one family in one table.
 #[derive(Debug)]
-pub(super) struct Routes<A>(BTreeMap<Key<A>, Stored>);
+pub(super) struct Routes<A: MirrorFamily>(BTreeMap<Key<A>, Stored>);
 
-impl<A> Default for Routes<A> {
+impl<A: MirrorFamily> Default for Routes<A> {
     fn default() -> Self {
         Routes(BTreeMap::new())
     }
@@ -171,6 +179,14 @@ pub(super) struct Filter {
 
 /// Which routes of a [`Table`] are a family's.
 pub(super) trait MirrorFamily: FibFamily {
+    /// What packets must have beside a destination in the prefix, which workers do not look at: a type of service,
+    /// a source. The default is nothing, and the smallest.
+    type Condition: Copy + std::fmt::Debug + Default + Ord;
+
+    /// That of a route.
+    fn condition(key: &RouteKey) -> Self::Condition;
+    /// The type of service and the sources of a condition.
+    fn tos_and_sources(condition: Self::Condition) -> (u8, Option<Ipv6Net>);
     /// The routes of a table.
     fn routes(table: &Table) -> &Routes<Self>;
     /// The routes of a table, to be changed.
@@ -178,6 +194,16 @@ pub(super) trait MirrorFamily: FibFamily {
 }
 
 impl MirrorFamily for u32 {
+    type Condition = u8;
+
+    fn condition(key: &RouteKey) -> u8 {
+        key.tos
+    }
+
+    fn tos_and_sources(tos: u8) -> (u8, Option<Ipv6Net>) {
+        (tos, None)
+    }
+
     fn routes(table: &Table) -> &Routes<u32> {
         &table.ipv4
     }
@@ -188,6 +214,16 @@ impl MirrorFamily for u32 {
 }
 
 impl MirrorFamily for u128 {
+    type Condition = (u8, Option<Ipv6Net>);
+
+    fn condition(key: &RouteKey) -> (u8, Option<Ipv6Net>) {
+        (key.tos, key.from)
+    }
+
+    fn tos_and_sources(condition: (u8, Option<Ipv6Net>)) -> (u8, Option<Ipv6Net>) {
+        condition
+    }
+
     fn routes(table: &Table) -> &Routes<u128> {
         &table.ipv6
     }

@@ -10,9 +10,10 @@
 //!
 //! | rule | what becomes of it |
 //! | --- | --- |
-//! | selects by a mark that is not 0 | selects no forwarded packet, as those have no mark; with `not` all |
+//! | selects by a mark, and nothing in Linux sets marks | a mark that is not 0 selects no forwarded packet; with `not` all |
+//! | selects by a mark, and Linux's rules may set marks ([`Mirror::set_marks`]) | what it may select is punted |
 //! | selects by an interface that is not a port, and no VRF of ports | selects no forwarded packet |
-//! | selects by something else that is not known here | what it may select is punted |
+//! | selects by something else that is not known here, or does something that is not | what it may select is punted |
 //! | looks up in a table without routes | nothing |
 //! | looks up in a table for which there was no room | what it selects is punted |
 //! | goto to a rule that is not there, or before it | nothing, as in the kernel |
@@ -33,6 +34,8 @@ pub(super) struct KernelRules {
     pub(super) list: Vec<(Rule, u8)>,
     /// Something that matters for workers may have changed.
     pub(super) is_dirty: bool,
+    /// Whether something in Linux may give packets marks before it asks the rules.
+    may_be_marked: bool,
     writer: Writer<Policy>,
     readers: Readers<Policy>,
 }
@@ -40,7 +43,7 @@ pub(super) struct KernelRules {
 impl Default for KernelRules {
     fn default() -> Self {
         let (writer, readers) = publish::pair(Policy::default(), Policy::default());
-        KernelRules { list: Vec::new(), is_dirty: false, writer, readers }
+        KernelRules { list: Vec::new(), is_dirty: false, may_be_marked: false, writer, readers }
     }
 }
 
@@ -60,6 +63,15 @@ impl Mirror {
     /// Where workers get their readers of it. Enter the policy before the FIB's state, and leave it after.
     pub fn policy_readers(&self) -> &Readers<Policy> {
         &self.policy.readers
+    }
+
+    /// Says whether something in Linux (packet filters, filters of tc, IPsec) may give packets marks before it asks
+    /// the rules. Returns whether that is news.
+    pub fn set_marks(&mut self, may_be_marked: bool) -> bool {
+        let is_new = may_be_marked != self.policy.may_be_marked;
+        self.policy.is_dirty |= is_new;
+        self.policy.may_be_marked = may_be_marked;
+        is_new
     }
 
     pub(super) fn put_rule(&mut self, rule: Rule) {
@@ -172,7 +184,8 @@ impl Mirror {
     /// What a rule selects; `None` if that is not a packet that we forward. The action is the caller's.
     fn selector<A: MirrorFamily>(&self, rule: &Rule) -> Option<PolicyRule<A>> {
         let mut selector = PolicyRule::all(PolicyAction::Nop);
-        let mut selects_nothing = rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
+        let is_by_mark = self.policy.may_be_marked && rule.mark.is_some();
+        let mut selects_nothing = !is_by_mark && rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
         for (prefix, place) in [(rule.from, &mut selector.from), (rule.to, &mut selector.to)] {
             match prefix.map(|prefix| (prefix.prefix_len(), A::from_net(prefix))) {
                 None | Some((0, Some(_))) => {}
@@ -189,7 +202,7 @@ impl Mirror {
             return rule.is_inverted.then(|| PolicyRule::all(PolicyAction::Nop));
         }
         selector.is_inverted = rule.is_inverted;
-        selector.is_partly_unknown = rule.has_other_selectors;
+        selector.is_partly_unknown = rule.has_other_selectors || is_by_mark;
         Some(selector)
     }
 
@@ -204,6 +217,7 @@ impl Mirror {
             RuleAction::Blackhole => end(Decision::Blackhole),
             RuleAction::Unreachable => end(Decision::Unreachable),
             RuleAction::Prohibit => end(Decision::Prohibit),
+            RuleAction::Unknown(_) => end(Decision::Punt),
             RuleAction::Goto(priority) => {
                 place_of(priority).map_or(nothing, |place| Draft::Ready(PolicyAction::Goto(place)))
             }
@@ -260,6 +274,9 @@ impl Mirror {
     /// Why workers cannot follow a rule, if they cannot.
     fn why_not<A: MirrorFamily>(&self, rule: &Rule) -> Option<&'static str> {
         let selector = self.selector::<A>(rule)?;
+        if self.policy.may_be_marked && rule.mark.is_some() {
+            return Some("Linux's rules may mark packets, so what it may select goes to Linux");
+        }
         if selector.is_partly_unknown {
             return Some(
                 "it selects by more than addresses and the incoming interface, so what it may select goes to Linux",
@@ -268,6 +285,9 @@ impl Mirror {
         match self.action_of(self.draft_action(rule, |_| None)) {
             PolicyAction::End(Decision::Punt) if rule.is_l3mdev && rule.suppress_prefix_length.is_some() => {
                 Some("l3mdev with suppress_prefixlength is Linux's to do, so what it selects goes there")
+            }
+            PolicyAction::End(Decision::Punt) if matches!(rule.action, RuleAction::Unknown(_)) => {
+                Some("its action is unknown, so what it selects goes to Linux")
             }
             PolicyAction::End(Decision::Punt) => {
                 Some("the router has no room for its table, so what it selects goes to Linux")
@@ -316,6 +336,11 @@ fn text_of(rule: &Rule) -> String {
     if let Some(input) = &rule.input {
         word(format_args!("iif {input}"));
     }
+    match rule.mark {
+        Some((mark, u32::MAX)) => word(format_args!("fwmark {mark:#x}")),
+        Some((mark, mask)) => word(format_args!("fwmark {mark:#x}/{mask:#x}")),
+        None => {}
+    }
     match rule.action {
         _ if rule.is_l3mdev => word(format_args!("lookup l3mdev")),
         RuleAction::Table(table) => word(format_args!("lookup {table}")),
@@ -324,6 +349,7 @@ fn text_of(rule: &Rule) -> String {
         RuleAction::Blackhole => word(format_args!("blackhole")),
         RuleAction::Unreachable => word(format_args!("unreachable")),
         RuleAction::Prohibit => word(format_args!("prohibit")),
+        RuleAction::Unknown(action) => word(format_args!("action {action}")),
     }
     if let Some(length) = rule.suppress_prefix_length {
         word(format_args!("suppress_prefixlength {length}"));

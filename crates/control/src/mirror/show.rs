@@ -175,7 +175,7 @@ impl Mirror {
         let kind = |id| self.objects.known.get(&ObjectKey { source: route.source, id })?.kind.as_ref();
         let path = |id, weight| match kind(id)? {
             ObjectKind::Path(path) => Some(Path { weight, ..*path }),
-            ObjectKind::Blackhole | ObjectKind::Group(_) => None,
+            ObjectKind::Blackhole | ObjectKind::Group(_) | ObjectKind::OnlyLinux(_) => None,
         };
         match kind(id) {
             Some(ObjectKind::Group(members)) => {
@@ -393,6 +393,9 @@ impl fmt::Display for RouteReport {
             write!(f, "{} ", self.kind.name())?;
         }
         write!(f, "{}", self.key.prefix)?;
+        if let Some(from) = self.key.from {
+            write!(f, " from {from}")?;
+        }
         if self.key.tos != 0 {
             write!(f, " tos {:#04x}", self.key.tos)?;
         }

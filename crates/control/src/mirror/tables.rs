@@ -1,10 +1,11 @@
 //! From the routes of a table to the FIB: of every prefix the best route, in each table of the FIB that is made from
 //! this one ([`View`]).
 
+use super::counters::MOST_PROBLEMS;
 use super::hops::PUNT;
 use super::routes::{Filter, Key, MirrorFamily, Stored, Table, View};
-use super::{Count, Mirror, fixed};
-use crate::change::RouteKind;
+use super::{Count, Mirror, Problem, fixed};
+use crate::change::{ObjectKind, RouteKey, RouteKind};
 use fib::{EditError, MAIN, NextHopIndex};
 use ipnet::IpNet;
 use packet::IpVersion;
@@ -27,6 +28,8 @@ pub(super) struct Tables {
     pub(super) unneeded: Vec<u32>,
     /// Where the FIB refused for want of room.
     pub(super) full: HashMap<(u32, IpVersion), Pause>,
+    /// Prefixes that are Linux's for something that a route has, with the number of such routes.
+    pub(super) peculiar: BTreeMap<(u32, IpNet), usize>,
 }
 
 /// How many changes to let pass before the next attempt: the FIB rebuilds a table that it found full, which takes long.
@@ -79,16 +82,21 @@ impl Mirror {
             self.release_target(old.target);
             return true;
         }
+        let is_peculiar = [old, new].into_iter().flatten().any(|stored| self.is_peculiar(&key, &stored));
+        if is_peculiar {
+            self.count_peculiar(table, key, old, new);
+        }
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
             let standing = self.standing(table, filter, network, length);
             let mut standing = standing.map(|(key, stored)| (*key, *stored));
             let (best, second) = (standing.next(), standing.next());
             drop(standing);
-            // A route that waits behind the best one changes nothing.
-            if best.is_none_or(|(first, _)| first >= key) {
-                let next_hop = best.and_then(|(key, stored)| self.next_hop_of(&key, &stored));
-                if filter == Filter::default() && (old, new) != (None, None) {
+            // A route that waits behind the best one changes nothing, unless it makes the prefix Linux's.
+            if is_peculiar || best.is_none_or(|(first, _)| first >= key) {
+                let next_hop = self.next_hop_at(table, filter, network, length);
+                let is_best = best.is_none_or(|(first, _)| first >= key);
+                if is_best && filter == Filter::default() && (old, new) != (None, None) {
                     let before = old.map_or(second, |old| Some((key, old)));
                     self.record_route(table, before, best);
                 }
@@ -129,7 +137,91 @@ impl Mirror {
     pub(super) fn next_hop_of<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> Option<NextHopIndex> {
         let target = self.targets.get(stored.target);
         let is_hidden = fixed::hides(key.prefix(), target.key.kind);
-        (!is_hidden).then_some(if key.tos == 0 { target.value.index } else { PUNT })
+        (!is_hidden).then_some(if key.is_conditional() { PUNT } else { target.value.index })
+    }
+
+    /// The next hop of a prefix, as a table of the FIB is to have it: that of the best route. Where a route has
+    /// something that only Linux obeys, all routes to the prefix are Linux's to choose from.
+    fn next_hop_at<A: MirrorFamily>(
+        &self,
+        table: u32,
+        filter: Filter,
+        network: A,
+        length: u8,
+    ) -> Option<NextHopIndex> {
+        let (key, stored) = self.best_route(table, filter, network, length)?;
+        let next_hop = self.next_hop_of(key, stored)?;
+        let has_peculiar = !self.tables.peculiar.is_empty()
+            && self
+                .standing(table, filter, network, length)
+                .any(|(key, stored)| self.is_peculiar(key, stored));
+        Some(if has_peculiar { PUNT } else { next_hop })
+    }
+
+    /// Whether a route has something that only Linux obeys.
+    fn is_peculiar<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
+        key.is_conditional() || self.targets.get(stored.target).key.only_linux.is_some()
+    }
+
+    /// A prefix has a peculiar route more, or less.
+    fn count_peculiar<A: MirrorFamily>(
+        &mut self,
+        table: u32,
+        key: Key<A>,
+        old: Option<Stored>,
+        new: Option<Stored>,
+    ) {
+        let [old, new] = [old, new].map(|of| of.is_some_and(|stored| self.is_peculiar(&key, &stored)));
+        let of_prefix = self.tables.peculiar.entry((table, key.prefix())).or_default();
+        *of_prefix = *of_prefix + usize::from(new) - usize::from(old);
+        if *of_prefix == 0 {
+            self.tables.peculiar.remove(&(table, key.prefix()));
+        }
+    }
+
+    /// The prefixes that are Linux's because a route to them has something that the fast path does not look at.
+    pub fn route_problems(&self) -> Vec<Problem> {
+        let all = self.tables.peculiar.keys();
+        let mut problems: Vec<Problem> = all
+            .clone()
+            .take(MOST_PROBLEMS)
+            .map(|&(table, prefix)| {
+                let why = match prefix {
+                    IpNet::V4(_) => self.why_peculiar::<u32>(table, prefix),
+                    IpNet::V6(_) => self.why_peculiar::<u128>(table, prefix),
+                };
+                Problem {
+                    route: Some((table, prefix)),
+                    reason: format!("{why}, so packets to it go to Linux"),
+                }
+            })
+            .collect();
+        problems.extend(self.objects.known.iter().filter_map(|(key, known)| {
+            let Some(ObjectKind::OnlyLinux(what)) = known.kind else { return None };
+            let reason = format!("next-hop object {}: {what}, so packets of its routes go to Linux", key.id);
+            Some(Problem { route: None, reason })
+        }));
+        let more = all.len().saturating_sub(MOST_PROBLEMS);
+        if more > 0 {
+            let reason = format!("{more} more prefixes have such routes, and packets to them go to Linux");
+            problems.push(Problem { route: None, reason });
+        }
+        problems
+    }
+
+    fn why_peculiar<A: MirrorFamily>(&self, table: u32, prefix: IpNet) -> String {
+        let Some((network, length)) = A::from_net(prefix).map(A::parts) else { return String::new() };
+        let mut all = self.standing(table, Filter::default(), network, length);
+        let why = all.find_map(|(key, stored)| {
+            let RouteKey { tos, from, .. } = key.route_key(table);
+            match (self.targets.get(stored.target).key.only_linux, from, tos) {
+                (Some(what), ..) => Some(what.to_string()),
+                (_, Some(from), _) => Some(format!("a route is for some sources only (from {from})")),
+                (.., 1..) => Some(format!("a route is for a type of service only (tos {tos:#04x})")),
+                _ => None,
+            }
+        });
+        why.unwrap_or_default()
     }
 
     /// What a table of the FIB would have for a host itself if neighbours had no host routes.
@@ -138,8 +230,7 @@ impl Mirror {
         let (&table, view) = all.find_map(|(table, stands)| {
             Some((table, stands.views.iter().find(|view| view.fib_table == fib_table)?))
         })?;
-        let (key, stored) = self.best_route(table, view.filter, host, A::BITS)?;
-        self.next_hop_of(key, stored)
+        self.next_hop_at(table, view.filter, host, A::BITS)
     }
 
     /// Whether a route is in a view.
@@ -264,8 +355,7 @@ impl Mirror {
         let mut prefixes: Vec<(A, u8)> = routes.iter().map(|(key, _)| (key.network, key.length)).collect();
         prefixes.dedup();
         for (network, length) in prefixes {
-            let best = self.best_route(table, view.filter, network, length);
-            let next_hop = best.and_then(|(key, stored)| self.next_hop_of(key, stored));
+            let next_hop = self.next_hop_at(table, view.filter, network, length);
             self.install(view.fib_table, network, length, next_hop);
         }
     }

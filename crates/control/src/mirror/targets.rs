@@ -4,7 +4,7 @@
 use super::hops::{BLACKHOLE, BROADCAST, GroupMember, LOCAL, PROHIBIT, PUNT, UNREACHABLE};
 use super::objects::ObjectKey;
 use super::{Count, Mirror};
-use crate::change::{Hops, Path, Route, RouteKind, Source};
+use crate::change::{Hops, OnlyLinux, Path, Route, RouteKind, Source};
 use crate::interner::{Interned, Interner};
 use fib::{NextHopError, NextHopIndex};
 use packet::IpVersion;
@@ -24,13 +24,16 @@ pub(super) struct Content {
     pub(super) kind: RouteKind,
     pub(super) hops: Hops,
     pub(super) mtu: Option<u32>,
+    /// Why all routes to its prefixes are Linux's.
+    pub(super) only_linux: Option<OnlyLinux>,
 }
 
 impl Content {
     pub(super) fn of(source: Source, route: Route) -> Content {
         let source = matches!(route.hops, Hops::Object(_)).then_some(source);
         let version = IpVersion::of(route.key.prefix.addr());
-        Content { source, version, kind: route.kind, hops: route.hops, mtu: route.mtu }
+        let Route { kind, hops, mtu, only_linux, .. } = route;
+        Content { source, version, kind, hops, mtu, only_linux }
     }
 
     /// The object that it names.
@@ -57,7 +60,7 @@ impl Content {
                 paths.iter().map(one).fold(2, u64::wrapping_add)
             }
         };
-        of(&|hasher| (self.kind, paths, self.mtu).hash(hasher))
+        of(&|hasher| (self.kind, paths, self.mtu, self.only_linux).hash(hasher))
     }
 }
 
@@ -135,6 +138,9 @@ impl Mirror {
 
     /// The next hop for a target, with one user more.
     fn number_of(&mut self, content: &Content) -> Result<NextHopIndex, NextHopError> {
+        if content.only_linux.is_some() {
+            return Ok(PUNT);
+        }
         let fixed = match content.kind {
             RouteKind::Unicast => None,
             RouteKind::Local | RouteKind::Anycast => Some(LOCAL),

@@ -40,7 +40,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn key(table: u32, prefix: &str, metric: u32) -> RouteKey {
-    RouteKey { table, prefix: prefix.parse().unwrap(), metric, tos: 0 }
+    RouteKey { table, prefix: prefix.parse().unwrap(), metric, tos: 0, from: None }
 }
 
 fn path(gateway: &str, index: InterfaceIndex) -> Path {
@@ -49,7 +49,8 @@ fn path(gateway: &str, index: InterfaceIndex) -> Path {
 }
 
 fn route(key: RouteKey, kind: RouteKind, hops: Hops) -> Route {
-    Route { key, kind, protocol: 4, preferred_source: None, mtu: None, hops }
+    let (preference, only_linux) = (Route::MEDIUM, None);
+    Route { key, kind, protocol: 4, preferred_source: None, mtu: None, preference, only_linux, hops }
 }
 
 /// A route in the main table; no gateway if that is empty.
@@ -189,7 +190,7 @@ fn a_group_goes_on_without_a_link_that_fails_and_takes_it_back() {
     }
     mirror.apply(KERNEL, Change::LinkGone(1));
     mirror.apply(KERNEL, Change::LinkGone(2));
-    assert_eq!(mirror.main("8.8.8.8"), NextHop::Unreachable);
+    assert_eq!(mirror.main("8.8.8.8"), NextHop::Punt);
     // The interface is made again, with another number.
     mirror.apply(KERNEL, Change::Link(link(11, "eth0")));
     mirror.tell(via("0.0.0.0/0", "10.0.0.1", 11));
@@ -221,6 +222,96 @@ fn what_the_fast_path_cannot_do_is_punted() {
     assert_eq!((through_wg0.routes, through_wg0.next_hop), (2, Some(NextHop::Punt)));
     mirror.apply(KERNEL, Change::RouteGone(with_tos));
     assert_eq!(mirror.main("192.0.7.1"), forward(0, 1, IPV4));
+}
+
+#[test]
+fn a_prefix_with_a_route_that_only_linux_obeys_is_linuxs() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("fe80::1", 1, 1));
+    let forwarded = forward(0, 1, IPV6);
+    let plain = |prefix: &str| via(prefix, "fe80::1", 1);
+    mirror.tell(plain("::/0"));
+    mirror.tell(plain("2001:db8::/32"));
+    mirror.tell(plain("2001:db8:1::/48"));
+    let from = |from: &str, metric| RouteKey {
+        from: Some(from.parse().unwrap()),
+        ..key(MAIN, "2001:db8::/32", metric)
+    };
+    let of_some = [("fd77:a::/48", 0), ("fd77:b::/48", 0), ("fd77:b::/48", 900)]
+        .map(|(net, metric)| Route { key: from(net, metric), ..plain("2001:db8::/32") });
+    for (number, route) in of_some.iter().enumerate() {
+        mirror.tell(route.clone());
+        assert_eq!(mirror.main("2001:db8::1"), NextHop::Punt, "{number}");
+        assert_eq!(mirror.main("2001:db8:1::1"), forwarded, "longer prefixes say it themselves");
+        assert_eq!(mirror.main("2001:db9::1"), forwarded);
+    }
+    let problems: Vec<String> = mirror.route_problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            "2001:db8::/32 in table 254: a route is for some sources only (from fd77:a::/48), so packets to it go to Linux"
+        ]
+    );
+    let shown: Vec<String> = mirror.routes().map(|route| route.to_string()).collect();
+    assert!(
+        shown.iter().any(|route| route.starts_with("2001:db8::/32 from fd77:b::/48 via fe80::1")),
+        "{shown:?}"
+    );
+    for route in &of_some {
+        assert_eq!(mirror.main("2001:db8::1"), NextHop::Punt);
+        mirror.apply(KERNEL, Change::RouteGone(route.key));
+    }
+    assert_eq!(mirror.main("2001:db8::1"), forwarded);
+    // Without a plain route packets of other sources fall back to a shorter prefix, which is Linux's to do.
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "2001:db8::/32", 0)));
+    mirror.tell(of_some[0].clone());
+    assert_eq!(mirror.main("2001:db8::1"), NextHop::Punt);
+    mirror.apply(KERNEL, Change::RouteGone(of_some[0].key));
+    assert!(mirror.route_problems().is_empty());
+
+    // Something unknown, of a route that would wait behind the best one.
+    let unknown = Route {
+        key: key(MAIN, "2001:db8:1::/48", 9),
+        only_linux: Some(OnlyLinux::Attribute(99)),
+        ..plain("2001:db8:1::/48")
+    };
+    mirror.tell(unknown.clone());
+    assert_eq!(mirror.main("2001:db8:1::1"), NextHop::Punt);
+    assert!(mirror.route_problems()[0].reason.starts_with("a route has the unknown attribute 99, so"));
+    // It becomes an ordinary one, and back, and the best one changes meanwhile.
+    mirror.tell(Route { only_linux: None, ..unknown.clone() });
+    assert_eq!(mirror.main("2001:db8:1::1"), forwarded);
+    mirror.tell(unknown.clone());
+    mirror.tell(Route { mtu: Some(1300), ..plain("2001:db8:1::/48") });
+    mirror.tell(plain("2001:db8:1::/48"));
+    assert_eq!(mirror.main("2001:db8:1::1"), NextHop::Punt);
+    mirror.apply(KERNEL, Change::RouteGone(unknown.key));
+    assert_eq!(mirror.main("2001:db8:1::1"), forwarded);
+    assert!(mirror.route_problems().is_empty() && mirror.check().is_good());
+}
+
+#[test]
+fn an_object_that_only_linux_obeys_is_punted_and_so_are_groups_of_it() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    let object = |id, kind| Change::Object(Object { id, kind });
+    mirror.apply(KERNEL, object(1, ObjectKind::Path(path("10.0.0.1", 1))));
+    mirror.apply(KERNEL, object(2, ObjectKind::Path(path("10.0.0.1", 1))));
+    mirror.apply(KERNEL, object(3, ObjectKind::Group(vec![(1, 1), (2, 1)])));
+    mirror.tell(route(key(MAIN, "192.0.2.0/24", 0), RouteKind::Unicast, Hops::Object(3)));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 1, IPV4));
+    mirror.apply(KERNEL, object(2, ObjectKind::OnlyLinux(OnlyLinux::ObjectAttribute(99))));
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    mirror.apply(KERNEL, object(2, ObjectKind::Blackhole));
+    mirror.apply(KERNEL, object(3, ObjectKind::OnlyLinux(OnlyLinux::GroupKind(1))));
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    let problems: Vec<String> = mirror.route_problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        ["next-hop object 3: it is a resilient group, so packets of its routes go to Linux"]
+    );
+    mirror.apply(KERNEL, object(3, ObjectKind::Group(vec![(1, 1)])));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 1, IPV4));
 }
 
 #[test]
@@ -420,7 +511,7 @@ fn a_dump_removes_what_it_does_not_name_and_nothing_before_it_ends() {
     assert!(
         mirror.local_address_generation() != generation && mirror.ports().all(|port| port.link.is_none())
     );
-    assert_eq!(mirror.main("192.0.2.1"), NextHop::Unreachable);
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
 }
 
 #[test]
@@ -537,6 +628,50 @@ fn the_rules_of_a_tunnel_with_a_mark_are_obeyed() {
     let problems = mirror.rule_problems();
     assert_eq!(problems.len(), 1);
     assert!(problems[0].reason.starts_with("IPv4 rule 80: from all lookup 100: it selects by more than"));
+}
+
+#[test]
+fn what_a_rule_by_marks_may_select_is_linuxs_while_marks_may_be_set() {
+    let mut mirror = router_with_rules();
+    let by_mark = Rule {
+        mark: Some((0x100, 0x3f00)),
+        from: Some("10.1.0.0/16".parse().unwrap()),
+        ..rule(100, RuleAction::Table(100))
+    };
+    mirror.apply(KERNEL, Change::Rule(by_mark));
+    let first = forward(0, 1, IPV4);
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), first, "nothing sets marks");
+    assert!(mirror.rule_problems().is_empty());
+    assert!(mirror.set_marks(true));
+    assert!(!mirror.set_marks(true), "that is no news");
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Punt);
+    assert_eq!(mirror.decide(0, "10.2.0.1", "8.8.8.8"), first, "it cannot select these");
+    assert_eq!(mirror.decide(0, "10.1.0.1", "10.0.0.100"), NextHop::Local, "decided before");
+    let problems: Vec<String> = mirror.rule_problems().iter().map(ToString::to_string).collect();
+    let expected = "IPv4 rule 100: from 10.1.0.0/16 fwmark 0x100/0x3f00 lookup 100: Linux's rules may mark packets, so what it may \
+                    select goes to Linux";
+    assert_eq!(problems, [expected]);
+    // One that selects what has no mark, and one that selects what has another one.
+    for (mark, is_inverted) in [((0, 0xff), false), ((7, u32::MAX), true)] {
+        let other = Rule { mark: Some(mark), is_inverted, ..rule(50, RuleAction::Table(100)) };
+        mirror.apply(KERNEL, Change::Rule(other.clone()));
+        assert_eq!(mirror.decide(0, "10.2.0.1", "8.8.8.8"), NextHop::Punt);
+        mirror.apply(KERNEL, Change::RuleGone(other));
+    }
+    assert!(mirror.set_marks(false));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), first);
+}
+
+#[test]
+fn what_a_rule_with_an_unknown_action_selects_is_linuxs() {
+    let mut mirror = router_with_rules();
+    let unknown = Rule { to: Some("8.0.0.0/8".parse().unwrap()), ..rule(100, RuleAction::Unknown(4)) };
+    mirror.apply(KERNEL, Change::Rule(unknown));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Punt);
+    assert_eq!(mirror.decide(0, "10.1.0.1", "9.9.9.9"), forward(0, 1, IPV4));
+    assert!(
+        mirror.rule_problems()[0].reason.ends_with("its action is unknown, so what it selects goes to Linux")
+    );
 }
 
 #[test]
@@ -682,6 +817,19 @@ fn drift_names_the_routes_that_differ() {
     );
     let drift = mirror.drift(&parts, other, 1);
     assert_eq!((drift.compared, drift.differing, drift.differences.len()), (4, 4, 1));
+
+    // What makes a route Linux's, and for which sources it is, count; so does a message that could not be read.
+    let unknown = Route { only_linux: Some(OnlyLinux::Attribute(99)), ..told[0].clone() };
+    let from = Some("fd77::/64".parse().unwrap());
+    let of_some = Route { key: RouteKey { from, ..told[2].key }, ..told[2].clone() };
+    let drift = mirror.drift(&parts, dump(KERNEL, &[unknown, told[1].clone(), told[2].clone(), of_some]), 10);
+    assert_eq!(
+        drift.differences,
+        [Difference::Other(told[0].key), Difference::OnlyAtSource(RouteKey { from, ..told[2].key })]
+    );
+    let mut unread = dump(KERNEL, &told);
+    unread.set_unread(1);
+    assert_eq!(mirror.drift(&parts, unread, 10).differing, 1);
 }
 
 #[test]
@@ -736,16 +884,16 @@ fn a_vlan_leaves_by_the_port_below_it_with_a_tag() {
     // The rule `iif eth0.100` means it and not the port below.
     assert_eq!(mirror.links.ports_of_input("eth0.100"), [1]);
 
-    // Without the port below nothing leaves, whatever the VLAN's own interface says.
+    // Without the port below Linux is asked, whatever the VLAN's own interface says.
     mirror.apply(KERNEL, Change::Link(Link { has_carrier: false, ..link(1, "eth0") }));
-    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Punt);
     mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
     assert_eq!(mirror.main("10.0.0.1"), tagged(IPV4));
     mirror.apply(KERNEL, Change::LinkGone(1));
-    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Punt);
     mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
     mirror.apply(KERNEL, Change::Link(vlan(false)));
-    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Punt);
 }
 
 #[test]

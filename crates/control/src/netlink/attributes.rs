@@ -29,6 +29,11 @@ impl<'a> Attribute<'a> {
         self.value.try_into().map_err(|_| DecodeError::AttributeLength)
     }
 
+    /// A number of one byte.
+    pub(crate) fn u8(&self) -> Result<u8, DecodeError> {
+        self.bytes().map(|[byte]| byte)
+    }
+
     /// A number of two bytes.
     pub(crate) fn u16(&self) -> Result<u16, DecodeError> {
         self.bytes().map(u16::from_ne_bytes)

@@ -35,7 +35,11 @@
 //! - next-hop objects vanish when their link goes down or loses its carrier, and groups shrink; when one
 //!   vanishes, so do its IPv4 routes.
 //!
-//! So a link that goes up or down, and an IPv4 address that goes, are reasons to dump objects and routes soon
+//! - an IPv6 route of an advertisement gets another preference or lifetime with the next one, and counts no more
+//!   when its lifetime has ended. It leaves the list up to 30 s later, with a message.
+//!
+//! So advertisements are listened for (`advertisements`), and IPv6 routes are dumped after each one, and when the
+//! next lifetime ends. A link that goes up or down, and an IPv4 address that goes, are reasons to dump objects and routes soon
 //! (`schedule`). A link whose carrier comes back is reported twice: when the carrier is there (`IFF_LOWER_UP`),
 //! and up to a second later when the kernel has acted on it (`IFF_RUNNING`); routes change in between. A
 //! next-hop object that goes with notice takes its routes with it: that is left to who listens.
@@ -51,6 +55,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
 
 use crate::change::{Change, InterfaceIndex, Part};
+use crate::netlink::advertisements::Advertisements;
 use crate::netlink::counters::Counters;
 use crate::netlink::frames::{Frame, frames};
 use crate::netlink::message::{DecodeError, Decoded, decode, link_state};
@@ -128,6 +133,7 @@ pub struct Kernel {
     same_key: SameKey,
     /// Whether each link was up, ran and had a carrier when we last heard of it.
     link_states: HashMap<InterfaceIndex, u32>,
+    advertisements: Advertisements,
     counters: Counters,
 }
 
@@ -157,6 +163,8 @@ impl Kernel {
         let readiness = Readiness::new()?;
         readiness.watch(&notifications)?;
         readiness.watch(&dumps)?;
+        let advertisements = Advertisements::listen();
+        advertisements.socket().map_or(Ok(()), |socket| readiness.watch(socket))?;
         let mut kernel = Kernel {
             notifications,
             dumps,
@@ -170,6 +178,7 @@ impl Kernel {
             has_lost: false,
             same_key: SameKey::default(),
             link_states: HashMap::new(),
+            advertisements,
             counters: Counters::default(),
         };
         kernel.schedule.everything(Instant::now());
@@ -223,6 +232,9 @@ impl Kernel {
         }
         let has_all = self.read_notifications(sink)?;
         let now = Instant::now();
+        if self.advertisements.have_changed_routes(now) {
+            self.schedule.soon(Part::Routes6, now);
+        }
         match &self.dump {
             _ if self.throws_away => Ok(()),
             // What was held back says whether the dump can be trusted, so all of it has to be there.
@@ -243,7 +255,7 @@ impl Kernel {
             _ if self.throws_away => Some(Instant::now()),
             Some(dump) if dump.is_read => Some(Instant::now()),
             Some(_) => None,
-            None => self.schedule.next_time(),
+            None => self.schedule.next_time().into_iter().chain(self.advertisements.next_time()).min(),
         };
         self.readiness.wake_at(moment)
     }
@@ -311,6 +323,7 @@ impl Kernel {
         self.counters.notifications += 1;
         let decoded = decode(frame)?;
         self.look_for_silence(frame, &decoded);
+        self.advertisements.note(frame);
         match (&self.dump, decoded.part()) {
             (_, None) => {
                 if let Decoded::NotForUs(reason) = decoded {
@@ -379,6 +392,9 @@ impl Kernel {
         if matches!(part, Part::Routes4 | Part::Routes6) {
             self.same_key.dump_begins(part);
         }
+        if part == Part::Routes6 {
+            self.advertisements.dump_begins();
+        }
         self.dump = Some(Dump {
             part,
             sequence: self.sequence,
@@ -437,6 +453,7 @@ impl Kernel {
                 };
             }
             self.counters.dumped += 1;
+            self.advertisements.note(&frame);
             let change = match decode(&frame) {
                 Ok(Decoded::Change(Change::Link(link))) if dump.part == Part::Links => {
                     self.link_states.insert(link.index, link_state(&frame));

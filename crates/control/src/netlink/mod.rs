@@ -3,6 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `kernel` | [`Kernel`]: the kernel's state, dumped and followed; why nothing is lost |
+//! | `advertisements` | router advertisements, which change routes without a message |
 //! | `schedule` | when each part is dumped again |
 //! | `same_key` | several routes of one key: the one in force is reported |
 //! | `sockets` | sockets |
@@ -14,6 +15,7 @@
 //! | `counters` | what was counted |
 //! | [`xfrm`] | IPsec: security associations and policies, followed; what became of them, reported back |
 
+mod advertisements;
 pub mod ask;
 mod attributes;
 mod counters;

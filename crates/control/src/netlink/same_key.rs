@@ -4,6 +4,9 @@
 //! - **Appended routes.** The same network on two links, or `ip route append`, gives routes with the same
 //!   key; the first is in force. When it goes the next one is, of which the kernel says nothing then: so
 //!   those behind the first are kept here.
+//! - **IPv6 routes that are not paths of one route**: those of router advertisements, of interfaces, and to
+//!   next-hop objects. Linux takes the one with the best preference (`RTA_PREF`, RFC 4191), and of these the
+//!   first, where it forwards. All of them are kept here.
 //! - **IPv6 paths that go one by one.** `RTM_DELROUTE` of IPv6 may mean one path of several, and names only
 //!   that one. So IPv6 routes with several paths are kept here, and what is left of one is reported as the
 //!   route.
@@ -25,7 +28,7 @@ use std::collections::HashMap;
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_EXCL, NLM_F_REPLACE};
 
-use crate::change::{Change, Hops, Part, Path, Route, RouteKey};
+use crate::change::{Change, Hops, OnlyLinux, Part, Path, Route, RouteKey};
 
 /// Keys with more than one route or, for IPv6, more than one path.
 #[derive(Default)]
@@ -36,13 +39,13 @@ pub(super) struct SameKey {
     before: HashMap<RouteKey, Option<Route>>,
     /// Whether notifications are passed on that may be older than the last dump.
     replays: bool,
-    /// The key of the last route of a dump.
-    last_dumped: Option<RouteKey>,
+    /// The key of the last route of a dump; of IPv6 the route.
+    last_dumped: Option<(RouteKey, Option<Route>)>,
 }
 
 #[derive(Default)]
 struct Several {
-    /// The route in force, kept if it is one of IPv6 with several paths.
+    /// The first of them; kept if it is one of IPv6 that has several paths, or others behind it.
     first: Option<Route>,
     /// Those behind it, in their order.
     behind: Vec<Route>,
@@ -87,11 +90,17 @@ impl SameKey {
 
     /// A route of a dump.
     pub(super) fn dumped(&mut self, route: Route) -> Option<Change> {
-        if self.last_dumped == Some(route.key) {
-            self.keys.entry(route.key).or_default().behind.push(route);
-            return None;
+        if let Some((_, last)) = self.last_dumped.take_if(|(key, _)| *key == route.key) {
+            let key = route.key;
+            let several = self.keys.entry(key).or_default();
+            if let Some(last) = last {
+                several.first.get_or_insert(last);
+            }
+            several.behind.push(route);
+            self.last_dumped = Some((key, None));
+            return several.elected().map(Change::Route);
         }
-        self.last_dumped = Some(route.key);
+        self.last_dumped = Some((route.key, is_ipv6(&route).then(|| route.clone())));
         self.keep_paths(&route);
         Some(Change::Route(route))
     }
@@ -147,26 +156,29 @@ impl SameKey {
         // differs in something that is nothing to us, so either will do.
         if let Some(position) = several.behind.iter().position(|other| is_same_way(other, route)) {
             several.behind.remove(position);
-            return self.settle(key, Outcome::nothing());
+            let elected =
+                several.elected().map_or_else(Outcome::nothing, |it| Outcome::tell(Change::Route(it)));
+            return self.settle(key, elected);
         }
         if let Some(mut first) = several.first.take()
             && let Hops::Paths(left) = &mut first.hops
         {
             left.retain(|path| !paths(route).iter().any(|gone| is_same_path(path, gone)));
             if !left.is_empty() {
-                if left.len() > 1 {
-                    several.first = Some(first.clone());
-                }
-                return self.settle(key, Outcome::tell(Change::Route(first)));
+                several.first = Some(first);
+                let elected = several.elected().expect("the first of them is there");
+                return self.settle(key, Outcome::tell(Change::Route(elected)));
             }
         }
         if several.behind.is_empty() {
             return self.settle(key, Outcome::tell(Change::RouteGone(key)));
         }
         let next = several.behind.remove(0);
-        let outcome = self.settle(key, Outcome::tell(Change::Route(next.clone())));
-        self.keep_paths(&next);
-        outcome
+        if is_ipv6(&next) {
+            several.first = Some(next.clone());
+        }
+        let elected = several.elected().unwrap_or(next);
+        self.settle(key, Outcome::tell(Change::Route(elected)))
     }
 
     /// Keeps what is to be kept of the route in force.
@@ -178,10 +190,41 @@ impl SameKey {
 
     /// Forgets a key of which nothing more is to be known.
     fn settle(&mut self, key: RouteKey, outcome: Outcome) -> Outcome {
-        if self.keys.get(&key).is_some_and(|several| several.first.is_none() && several.behind.is_empty()) {
+        let is_plain = |several: &Several| {
+            several.behind.is_empty() && several.first.as_ref().is_none_or(|first| paths(first).len() < 2)
+        };
+        if self.keys.get(&key).is_some_and(is_plain) {
             self.keys.remove(&key);
         }
         outcome
+    }
+}
+
+impl Several {
+    /// The one that Linux takes, of IPv6 routes (`find_rr_leaf` where `all.forwarding` is set): the first of those
+    /// with the best preference. Which path of several, or of an object, has what preference no message says; and
+    /// whether a route counts whose link has no carrier depends on settings.
+    fn elected(&self) -> Option<Route> {
+        let first = self.first.as_ref()?;
+        let mut best = first;
+        for route in &self.behind {
+            if route.preference > best.preference {
+                best = route;
+            }
+        }
+        let is_clear = |route: &Route| match &route.hops {
+            Hops::None => true,
+            Hops::Paths(paths) => matches!(paths[..], [Path { is_down: false, .. }]),
+            Hops::Object(_) => false,
+        };
+        let all_are_clear = self.behind.is_empty() || is_clear(first) && self.behind.iter().all(is_clear);
+        let only_linux = if all_are_clear {
+            let mut all = std::iter::once(first).chain(&self.behind);
+            all.find_map(|route| route.only_linux)
+        } else {
+            Some(OnlyLinux::Choice)
+        };
+        Some(Route { only_linux, ..best.clone() })
     }
 }
 
@@ -229,11 +272,13 @@ mod tests {
             has_encapsulation: false,
         };
         Route {
-            key: RouteKey { table: 254, prefix: prefix.parse().unwrap(), metric: 0, tos: 0 },
+            key: RouteKey { table: 254, prefix: prefix.parse().unwrap(), metric: 0, tos: 0, from: None },
             kind: RouteKind::Unicast,
             protocol: 4,
             preferred_source: None,
             mtu: None,
+            preference: Route::MEDIUM,
+            only_linux: None,
             hops: Hops::Paths(gateways.iter().map(path).collect()),
         }
     }
@@ -313,6 +358,43 @@ mod tests {
             same.replay_ends(Part::Routes6);
             assert!(same.before.is_empty() && same.keys.is_empty());
         }
+    }
+
+    #[test]
+    fn of_ipv6_routes_that_are_not_paths_of_one_the_best_preference_counts() {
+        let mut same = SameKey::default();
+        let of = |gateway: &str, preference| Route { preference, ..route("::/0", &[gateway]) };
+        let (low, high, equal) = (of("fe80::1", 1), of("fe80::2", 3), of("fe80::3", 3));
+        same.dump_begins(Part::Routes6);
+        assert_eq!(same.dumped(low.clone()), Some(Change::Route(low.clone())));
+        for (dumped, elected) in [(&high, &high), (&equal, &high)] {
+            assert_eq!(same.dumped(dumped.clone()), Some(Change::Route(elected.clone())));
+        }
+        same.replay_begins();
+        same.replay_ends(Part::Routes6);
+        // The first goes, and the elected one stays; then that goes.
+        assert_eq!(same.removed(&low), told(&high));
+        assert_eq!(same.removed(&high), told(&equal));
+        assert_eq!(same.removed(&equal), Outcome::tell(Change::RouteGone(low.key)));
+        assert!(same.keys.is_empty());
+
+        // Whether a path counts that has no carrier, and what preference one path of several has, no message says.
+        let down = Path { is_down: true, ..paths(&low)[0] };
+        for odd in [
+            Route { hops: Hops::Paths(vec![down]), ..low.clone() },
+            route("::/0", &["fe80::4", "fe80::5"]),
+            Route { hops: Hops::Object(7), ..low.clone() },
+        ] {
+            same.dump_begins(Part::Routes6);
+            same.dumped(odd);
+            let Some(Change::Route(elected)) = same.dumped(high.clone()) else { panic!("a route") };
+            assert_eq!(elected.only_linux, Some(OnlyLinux::Choice));
+        }
+        // What one of them has that only Linux obeys, makes all of them Linux's.
+        same.dump_begins(Part::Routes6);
+        same.dumped(Route { only_linux: Some(OnlyLinux::Attribute(99)), ..low });
+        let Some(Change::Route(elected)) = same.dumped(high) else { panic!("a route") };
+        assert_eq!(elected.only_linux, Some(OnlyLinux::Attribute(99)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use packet::IpVersion;
 use std::net::IpAddr;
 
-use crate::change::{Hops, NeighbourState, ObjectKind, Part, Path, Route, RouteKind, RuleAction};
+use crate::change::{Hops, NeighbourState, ObjectKind, OnlyLinux, Part, Path, Route, RouteKind, RuleAction};
 use crate::netlink::testing::{Follower, ip_batch};
 use crate::netlink::{KernelOptions, schedule};
 use testbed::{in_namespace, ip, run, veth_pair};
@@ -394,5 +394,118 @@ fn a_million_routes() {
             kernel.receive(&mut |_| changes += 1).unwrap();
         }
         println!("{changes} events in {:?}: {:?}", begin.elapsed(), kernel.counters());
+    });
+}
+
+#[test]
+fn attributes_that_ip_writes_are_known_and_those_that_decide_are_read() {
+    in_namespace(|| {
+        two_links();
+        for line in [
+            "route add 10.50.1.0/24 via 10.0.0.2 onlink dev left0 scope site realm 4/5",
+            "route add 10.50.2.0/24 via 10.0.0.2 hoplimit 9 advmss 1000 window 9 rtt 9 cwnd 9 initcwnd 9 initrwnd 9",
+            "route add 10.50.3.0/24 via 10.0.0.2 quickack 1 rto_min 9 features ecn congctl lock cubic reordering 9",
+            "route add 10.50.4.0/24 nexthop via 10.0.0.2 onlink dev left0 realm 3 nexthop via 10.0.1.2 weight 9",
+            "route add 10.50.5.0/24 dev left0 scope host",
+            "-6 route add 2001:db8:51::/48 via 2001:db8:0::2 hoplimit 9 pref high",
+            "-6 route add 2001:db8:52::/48 via fe80::2 onlink dev left0 pref low src 2001:db8:0::1",
+        ] {
+            ip(line);
+        }
+        let mut follower = Follower::synchronised();
+        let odd: Vec<&Route> = follower
+            .routes
+            .values()
+            .map(|(_, route)| route)
+            .filter(|route| route.only_linux.is_some())
+            .collect();
+        assert!(odd.is_empty(), "{odd:#?}");
+        assert!(follower.route("2001:db8:51::/48").unwrap().preference > Route::MEDIUM);
+        assert!(follower.route("2001:db8:52::/48").unwrap().preference < Route::MEDIUM);
+
+        ip("route add 10.50.6.0/24 via 10.0.0.2 mtu lock 1400");
+        ip("-6 route add 2001:db8:53::/48 from fd77:b::/64 via 2001:db8:0::2");
+        ip("-6 route add 2001:db8:53::/48 from fd77:c::/64 via 2001:db8:0::2");
+        follower.until("three routes", |follower| {
+            let of_some = follower.routes.keys().filter(|key| key.from.is_some()).count();
+            let locked = follower.route("10.50.6.0/24").map(|route| route.only_linux);
+            (of_some, locked) == (2, Some(Some(OnlyLinux::LockedMtu)))
+        });
+        ip("-6 route del 2001:db8:53::/48 from fd77:b::/64");
+        follower.until("one goes", |follower| {
+            let mut all = follower.routes.keys().filter_map(|key| key.from);
+            (all.next(), all.next()) == (Some("fd77:c::/64".parse().unwrap()), None)
+        });
+        ip("nexthop add id 1 via 10.0.0.2 dev left0");
+        ip("nexthop add id 2 group 1 type resilient buckets 32");
+        let resilient = ObjectKind::OnlyLinux(OnlyLinux::GroupKind(1));
+        follower.until("a resilient group", |follower| {
+            follower.objects.get(&2).map(|it| &it.1) == Some(&resilient)
+        });
+        is_like_a_fresh_one(&mut follower);
+        assert_eq!(follower.kernel.counters().errors.total(), 0);
+    });
+}
+
+#[test]
+fn a_route_goes_when_its_lifetime_ends() {
+    in_namespace(|| {
+        two_links();
+        let mut follower = Follower::synchronised();
+        ip("-6 route add 2001:db8:60::/48 via 2001:db8:0::2 expires 2");
+        follower.until("a route comes", |follower| follower.route("2001:db8:60::/48").is_some());
+        follower.until("it expires", |follower| follower.route("2001:db8:60::/48").is_none());
+        assert!(run("ip", "-6 route show 2001:db8:60::/48").contains("expires"), "Linux has it still");
+        is_like_a_fresh_one(&mut follower);
+        ip("-6 route replace 2001:db8:60::/48 via 2001:db8:0::2 expires 1000");
+        follower.until("it is there again", |follower| follower.route("2001:db8:60::/48").is_some());
+        is_like_a_fresh_one(&mut follower);
+    });
+}
+
+/// Sends a router advertisement out of `interface`, for a default route of this preference (0 medium, 8 high) and
+/// lifetime in seconds.
+fn advertise(interface: &str, preference: u8, lifetime: u16) {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+    socket.bind_device(Some(interface.as_bytes())).unwrap();
+    socket.set_multicast_hops_v6(255).unwrap();
+    let mut message = vec![134, 0, 0, 0, 64, preference];
+    message.extend(lifetime.to_be_bytes());
+    message.extend([0; 8]);
+    let all_nodes = std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, 0);
+    socket.send_to(&message, &std::net::SocketAddr::from(all_nodes).into()).unwrap();
+}
+
+#[test]
+fn advertisements_that_change_routes_without_a_message_are_noticed() {
+    in_namespace(|| {
+        for number in 0..2 {
+            let (left, right) = (format!("left{number}"), format!("right{number}"));
+            veth_pair(&left, &right, 1);
+            for setting in ["accept_ra=2", "accept_ra_rtr_pref=1", "accept_ra_min_lft=0"] {
+                run("sysctl", &format!("-qw net.ipv6.conf.{left}.{setting}"));
+            }
+            ip(&format!("link set {right} addrgenmode none"));
+            ip(&format!("addr add fe80::{number}:2/64 dev {right} nodad"));
+        }
+        let mut follower = Follower::synchronised();
+        let [zero, one] = ["left0", "left1"].map(|name| follower.index(name));
+        let way = |follower: &Follower| match follower.route("::/0").map(|route| &route.hops) {
+            Some(Hops::Paths(paths)) => paths.first().map(|path| path.index),
+            _ => None,
+        };
+        advertise("right0", 0, 1800);
+        follower.until("the first router", |follower| way(follower) == Some(zero));
+        advertise("right1", 8, 1800);
+        follower.until("the preferred one", |follower| way(follower) == Some(one));
+        advertise("right0", 8, 1800);
+        follower.until("both are preferred, and the first counts", |follower| way(follower) == Some(zero));
+        advertise("right0", 0, 1800);
+        follower.until("it is not any more", |follower| way(follower) == Some(one));
+        advertise("right1", 8, 1);
+        follower.until("its lifetime ends", |follower| way(follower) == Some(zero));
+        advertise("right0", 0, 0);
+        follower.until("the other one withdraws", |follower| way(follower).is_none());
     });
 }

@@ -295,11 +295,13 @@ fn route(row: &Row, number: u32, nodes: u16) -> Route {
         has_encapsulation: false,
     };
     Route {
-        key: RouteKey { table: MAIN, prefix: row.prefix.into(), metric: 20, tos: 0 },
+        key: RouteKey { table: MAIN, prefix: row.prefix.into(), metric: 20, tos: 0, from: None },
         kind: RouteKind::Unicast,
         protocol: 186,
         preferred_source: None,
         mtu: None,
+        preference: Route::MEDIUM,
+        only_linux: None,
         hops: Hops::Paths(vec![path]),
     }
 }

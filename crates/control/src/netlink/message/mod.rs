@@ -1,8 +1,9 @@
 //! What messages of rtnetlink(7) say, from bytes. Any bytes give a [`Decoded`] or a named [`DecodeError`],
 //! never a panic, and no more memory than a few times the message.
 //!
-//! Our own decoder, as narrow as what we need: a table of a million routes is read in a second or so, and an
-//! attribute that we do not know is passed over. FRR's forwarding plane manager sends the same messages
+//! Our own decoder, as narrow as what we need: a table of a million routes is read in a second or so. An attribute
+//! that we do not know is passed over where it cannot decide about forwarded packets (links, addresses). A route,
+//! next-hop object, rule or neighbour that has one is Linux's. FRR's forwarding plane manager sends the same messages
 //! (`crate::fpm`).
 //!
 //! Numbers in messages of the kernel are in the order of the host; addresses are in that of the network.
@@ -18,6 +19,7 @@ mod tests;
 use crate::change::{Change, Part, Route};
 use crate::netlink::frames::Frame;
 pub(super) use link::state as link_state;
+pub(super) use route::{is_advertised, time_left};
 
 /// Types of messages (`linux/rtnetlink.h`).
 pub(super) mod kind {

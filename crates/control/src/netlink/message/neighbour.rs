@@ -9,6 +9,9 @@ const FLAG_PROXY: u8 = 1 << 3;
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+/// Attributes that do not say where packets go: when an entry was used (`NDA_CACHEINFO`), how often it was asked
+/// (`NDA_PROBES`), who made it (`NDA_PROTOCOL`), who keeps it (`NDA_FLAGS_EXT`). `ndm_flags` say the like.
+const OF_NO_CONCERN: [u16; 4] = [3, 4, 12, 15];
 
 /// `struct ndmsg` and attributes.
 pub(super) fn neighbour(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError> {
@@ -22,16 +25,18 @@ pub(super) fn neighbour(payload: &[u8], is_gone: bool) -> Result<Decoded, Decode
     if flags & FLAG_PROXY != 0 {
         return Ok(Decoded::NotForUs("a proxy neighbour"));
     }
-    let (mut address, mut mac) = (None, None);
+    let (mut address, mut mac, mut is_known) = (None, None, true);
     for attribute in attributes(rest) {
         let attribute = attribute?;
         match attribute.kind {
             NDA_DST => address = Some(attribute.address()?),
             NDA_LLADDR => mac = attribute.mac(),
-            _ => {}
+            kind => is_known &= OF_NO_CONCERN.contains(&kind),
         }
     }
     let address = address.ok_or(DecodeError::AttributeMissing)?;
+    // Something else than an Ethernet address may be needed to reach it: packets to it are Linux's.
+    let mac = mac.filter(|_| is_known);
     if address.is_ipv4() != (family == FAMILY_IPV4) {
         return Err(DecodeError::Family);
     }
@@ -46,8 +51,8 @@ pub(super) fn neighbour(payload: &[u8], is_gone: bool) -> Result<Decoded, Decode
         0x20 => Some(NeighbourState::Failed),
         0x40 => Some(NeighbourState::NoArp),
         0x80 => Some(NeighbourState::Permanent),
-        _ if is_gone => None,
-        _ => return Ok(Decoded::NotForUs("a neighbour in an unknown state")),
+        // A state that is not known here: whether its address counts is Linux's to say.
+        _ => None,
     };
     Ok(Decoded::Change(match state {
         Some(state) if !is_gone => Change::Neighbour(Neighbour { index, address, mac, state }),

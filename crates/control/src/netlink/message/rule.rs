@@ -11,6 +11,10 @@ use crate::netlink::message::{DecodeError, Decoded, FAMILY_IPV4, FAMILY_IPV6};
 
 /// `FIB_RULE_INVERT`.
 const FLAG_INVERT: u32 = 2;
+/// Flags that select nothing: `FIB_RULE_PERMANENT` 1, `FIB_RULE_UNRESOLVED` 4 (a goto to a rule that is not there),
+/// `FIB_RULE_IIF_DETACHED` 8 and `FIB_RULE_OIF_DETACHED` 16 (no such interface: names are looked up here), and
+/// `FIB_RULE_FIND_SADDR` 0x10000 (of packets of this host).
+const KNOWN_FLAGS: u32 = FLAG_INVERT | 0x1_001d;
 
 const FRA_DST: u16 = 1;
 const FRA_SRC: u16 = 2;
@@ -42,6 +46,7 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
         FAMILY_IPV6 => IpVersion::V6,
         _ => return Ok(Decoded::NotForUs("a rule of another family")),
     };
+    let flags = u32_at(header, 8);
     let (mut table, mut goto, mut mark, mut mark_mask) = (u32::from(table), 0, None, None);
     let (mut to, mut from) = (None, None);
     let mut rule = Rule {
@@ -52,10 +57,10 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
         to: None,
         input: None,
         suppress_prefix_length: None,
-        is_inverted: u32_at(header, 8) & FLAG_INVERT != 0,
+        is_inverted: flags & FLAG_INVERT != 0,
         is_l3mdev: false,
         mark: None,
-        has_other_selectors: tos != 0,
+        has_other_selectors: tos != 0 || flags & !KNOWN_FLAGS != 0,
     };
     for attribute in attributes(rest) {
         let attribute = attribute?;
@@ -94,7 +99,7 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
         6 => RuleAction::Blackhole,
         7 => RuleAction::Unreachable,
         8 => RuleAction::Prohibit,
-        _ => return Ok(Decoded::NotForUs("a rule with an unknown action")),
+        other => RuleAction::Unknown(other),
     };
     Ok(Decoded::Change(if is_gone { Change::RuleGone(rule) } else { Change::Rule(rule) }))
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::change::{
-    Address, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, Object, ObjectKind, Path, RouteKey,
-    RouteKind, Rule, RuleAction,
+    Address, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, Object, ObjectKind, OnlyLinux, Path,
+    RouteKey, RouteKind, Rule, RuleAction,
 };
 use crate::netlink::frames::frames;
 use crate::netlink::request::Message;
@@ -100,9 +100,7 @@ fn what_is_told_in_messages_of_the_same_type_but_is_not_ours() {
         (message(17, &link_header(7, 1, 9, 0), ours), "a port leaves its bridge"),
         (message(16, &link_header(0, 1, 9, 0), &[(11, b"wireless")]), "a wireless event"),
         (message(24, &[2, 0, 0, 0, 254, 2, 0, 1, 0, 2, 0, 0], &[]), "a cached route"),
-        (message(24, &[10, 0, 64, 0, 254, 2, 0, 1, 0, 0, 0, 0], &[]), "a route for some sources"),
         (message(24, &[28, 20, 0, 0, 254, 2, 0, 1, 0, 0, 0, 0], &[]), "a route of MPLS"),
-        (message(24, &[2, 0, 0, 0, 254, 2, 0, 11, 0, 0, 0, 0], &[]), "a route of a kind that nobody uses"),
         (
             message(28, &[7, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0], &[(2, &[2, 0, 0, 0, 0, 1])]),
             "a station of a bridge",
@@ -174,8 +172,140 @@ fn weights_of_groups_have_two_bytes_since_linux_6_12() {
         &[0; 8],
         &[(1, &[9, 0, 0, 0]), (2, &[5, 0, 0, 0, 255, 0, 0, 0, 6, 0, 0, 0, 0, 1, 0, 0])],
     );
-    let kind = ObjectKind::Group(vec![(5, 256), (6, 257)]);
+    let kind = ObjectKind::OnlyLinux(OnlyLinux::Weight(257));
     assert_eq!(decoded(&bytes), Ok(Decoded::Change(Change::Object(Object { id: 9, kind }))));
+}
+
+fn route_of(header: &[u8], list: &[(u16, &[u8])]) -> Route {
+    match decoded(&message(24, header, list)) {
+        Ok(Decoded::Change(Change::Route(route))) => route,
+        other => panic!("{other:?}"),
+    }
+}
+
+const IPV4_ROUTE: [u8; 12] = [2, 8, 0, 0, 254, 11, 0, 1, 0, 0, 0, 0];
+const IPV6_ROUTE: [u8; 12] = [10, 32, 0, 0, 254, 9, 0, 1, 0, 0, 0, 0];
+
+#[test]
+fn what_is_not_known_of_a_route_makes_it_linuxs() {
+    let only = |header: &[u8], list: &[(u16, &[u8])]| route_of(header, list).only_linux;
+    // As Linux 6.18 writes it, with a realm, padding and metrics of TCP.
+    let metrics =
+        attributes(&[(1, &[0, 4, 0, 0]), (10, &[64, 0, 0, 0]), (16, b"cubic\0"), (17, &[1, 0, 0, 0])]);
+    let known: [(u16, &[u8]); 7] = [
+        (1, &[10, 0, 0, 0]),
+        (4, &[4, 0, 0, 0]),
+        (5, &[192, 0, 2, 1]),
+        (8, &metrics),
+        (11, &[1, 0, 2, 0]),
+        (24, &[]),
+        (12, &[0; 32]),
+    ];
+    assert_eq!(only(&IPV4_ROUTE, &known), None);
+    let header = |place: usize, value: u8| {
+        let mut header = IPV4_ROUTE;
+        header[place] = value;
+        header
+    };
+    // Onlink, dead and in the hardware; of a scope of the administrator.
+    assert_eq!(only(&header(8, 0x4d), &known), None);
+    assert_eq!(only(&header(6, 200), &known), None);
+    assert_eq!(only(&header(8, 0x80), &[]), Some(OnlyLinux::Flags(0x80)));
+    assert_eq!(only(&header(7, 11), &[]), Some(OnlyLinux::Kind(11)));
+    for number in [3, 10, 16, 19, 23, 25, 26, 27, 28, 29, 31, 99] {
+        assert_eq!(only(&IPV4_ROUTE, &[(number, &[1, 0, 0, 0])]), Some(OnlyLinux::Attribute(number)));
+    }
+    assert_eq!(only(&IPV4_ROUTE, &[(2, &[192, 0, 2, 0])]), Some(OnlyLinux::Attribute(2)));
+    let of_metrics = |list: &[(u16, &[u8])]| only(&IPV4_ROUTE, &[(8, &attributes(list))]);
+    assert_eq!(of_metrics(&[(18, &[1, 0, 0, 0])]), Some(OnlyLinux::Metric(18)));
+    assert_eq!(of_metrics(&[(1, &[4, 0, 0, 0]), (2, &[0, 5, 0, 0])]), Some(OnlyLinux::LockedMtu));
+    let path = |flags: u8, inside: &[u8]| {
+        let mut bytes = vec![8 + inside.len() as u8, 0, flags, 0, 3, 0, 0, 0];
+        bytes.extend(inside);
+        only(&IPV4_ROUTE, &[(9, &bytes)])
+    };
+    assert_eq!(path(0x5f, &attributes(&[(5, &[192, 0, 2, 1]), (11, &[0; 4])])), None);
+    assert_eq!(path(0x80, &[]), Some(OnlyLinux::Flags(0x80)));
+    assert_eq!(path(0, &attributes(&[(99, &[])])), Some(OnlyLinux::PathAttribute(99)));
+}
+
+#[test]
+fn sources_preferences_and_lifetimes_of_ipv6_routes_are_read() {
+    let destination: (u16, &[u8]) = (1, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut of_some = IPV6_ROUTE;
+    of_some[2] = 48;
+    let source = octets("fd77:b::1".parse().unwrap());
+    let route = route_of(&of_some, &[destination, (2, &source)]);
+    assert_eq!((route.key.from, route.only_linux), (Some("fd77:b::/48".parse().unwrap()), None));
+    let any = route_of(&of_some, &[destination]).key.from;
+    assert_eq!(any, Some("::/48".parse().unwrap()), "of length 48, of whatever address");
+    of_some[2] = 129;
+    assert_eq!(decoded(&message(24, &of_some, &[destination])), Err(DecodeError::PrefixLength));
+    let source: (u16, &[u8]) = (2, &[192, 0, 2, 0]);
+    assert_eq!(decoded(&message(24, &IPV6_ROUTE, &[destination, source])), Err(DecodeError::Family));
+
+    let preference = |value: u8| route_of(&IPV6_ROUTE, &[destination, (20, &[value])]).preference;
+    // High, medium, low, none at all.
+    assert!(preference(1) > preference(0) && preference(0) > preference(3));
+    assert_eq!(preference(0), route_of(&IPV6_ROUTE, &[destination]).preference);
+
+    let expires = |ticks: i32| {
+        let mut info = [0; 32];
+        info[8..12].copy_from_slice(&ticks.to_ne_bytes());
+        message(24, &IPV6_ROUTE, &[destination, (12, &info)])
+    };
+    assert!(matches!(decoded(&expires(-1)), Ok(Decoded::RouteGone(_))), "it has expired");
+    let left = |bytes: &[u8]| time_left(&frames(bytes).next().unwrap().unwrap());
+    for (ticks, expected) in [(-1, None), (0, None), (250, Some(std::time::Duration::from_millis(2500)))] {
+        assert_eq!(left(&expires(ticks)), expected);
+    }
+    assert_eq!(left(&message(24, &IPV4_ROUTE, &[])), None);
+    let frame = expires(0);
+    assert!(is_advertised(&frames(&frame).next().unwrap().unwrap()), "protocol 9");
+}
+
+#[test]
+fn what_is_not_known_of_an_object_makes_it_linuxs() {
+    let kind = |flags: u8, list: &[(u16, &[u8])]| {
+        let list = [&[(1, &[9, 0, 0, 0][..])], list].concat();
+        match decoded(&message(104, &[2, 0, 0, 0, flags, 0, 0, 0], &list)) {
+            Ok(Decoded::Change(Change::Object(Object { id: 9, kind }))) => kind,
+            other => panic!("{other:?}"),
+        }
+    };
+    let members: (u16, &[u8]) = (2, &[5, 0, 0, 0, 0, 0, 0, 0]);
+    let group = ObjectKind::Group(vec![(5, 1)]);
+    assert_eq!(kind(0, &[members, (3, &[0, 0]), (14, &[0; 4]), (17, &[0; 4])]), group);
+    let only = ObjectKind::OnlyLinux;
+    assert_eq!(kind(0, &[members, (3, &[1, 0]), (12, &[])]), only(OnlyLinux::GroupKind(1)), "resilient");
+    assert_eq!(kind(0, &[members, (18, &[])]), only(OnlyLinux::ObjectAttribute(18)));
+    assert_eq!(kind(0x80, &[(5, &[3, 0, 0, 0])]), only(OnlyLinux::Flags(0x80)));
+    assert!(matches!(kind(0x5f, &[(5, &[3, 0, 0, 0])]), ObjectKind::Path(_)));
+}
+
+#[test]
+fn what_is_not_known_of_a_rule_or_neighbour_is_linuxs() {
+    let rule = |action: u8, flags: u8| match decoded(&message(
+        32,
+        &[2, 0, 0, 0, 0, 0, 0, action, flags, 0, 0, 0],
+        &[],
+    )) {
+        Ok(Decoded::Change(Change::Rule(rule))) => rule,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rule(4, 0).action, RuleAction::Unknown(4));
+    assert!(!rule(1, 0x1f).has_other_selectors && rule(1, 0x20).has_other_selectors);
+    let neighbour = |list: &[(u16, &[u8])]| {
+        let list = [&[(1, &[10, 0, 0, 1][..]), (2, &[2, 0, 0, 0, 0, 1])], list].concat();
+        match decoded(&message(28, &[2, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0], &list)) {
+            Ok(Decoded::Change(Change::Neighbour(neighbour))) => neighbour.mac,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(neighbour(&[(3, &[0; 16]), (4, &[0; 4]), (12, &[4]), (15, &[0; 4])]).is_some());
+    assert_eq!(neighbour(&[(7, &[1, 0, 0, 0])]), None);
+    let state = message(28, &[2, 0, 0, 0, 3, 0, 0, 0, 0, 1, 0, 0], &[(1, &[10, 0, 0, 1])]);
+    assert!(matches!(decoded(&state), Ok(Decoded::Change(Change::NeighbourGone(..)))), "of an unknown state");
 }
 
 #[test]
@@ -212,18 +342,24 @@ fn any_route() -> impl Strategy<Value = Route> {
         (1..u32::MAX).prop_map(Hops::Object),
         prop::collection::vec((1..100u32).prop_flat_map(any_path), 1..5).prop_map(Hops::Paths),
     ];
-    let key = (any::<u32>(), any::<std::net::IpAddr>(), 0..=128u8, any::<u32>(), any::<u8>());
+    let from = any::<Option<(std::net::Ipv6Addr, u8)>>();
+    let key = (any::<u32>(), any::<std::net::IpAddr>(), 0..=128u8, any::<u32>(), any::<u8>(), from);
     (key, hops, any::<u8>(), any::<Option<std::net::IpAddr>>(), prop::option::of(1..u32::MAX)).prop_map(
-        |((table, address, length, metric, tos), hops, protocol, preferred_source, mtu)| {
+        |((table, address, length, metric, tos, from), hops, protocol, preferred_source, mtu)| {
+            let from = from.filter(|_| address.is_ipv6());
+            let from =
+                from.map(|(from, length)| ipnet::Ipv6Net::new(from, length % 128 + 1).unwrap().trunc());
             let length = length.min(if address.is_ipv4() { 32 } else { 128 });
             let prefix = ipnet::IpNet::new(address, length).unwrap().trunc();
             let kind = if hops == Hops::None { RouteKind::Prohibit } else { RouteKind::Unicast };
             Route {
-                key: RouteKey { table, prefix, metric, tos },
+                key: RouteKey { table, prefix, metric, tos, from },
                 kind,
                 protocol,
                 preferred_source,
                 mtu,
+                preference: Route::MEDIUM,
+                only_linux: None,
                 hops,
             }
         },
@@ -260,6 +396,7 @@ fn route_message(route: &Route) -> Vec<u8> {
         (1, octets(address)),
         (6, route.key.metric.to_ne_bytes().to_vec()),
     ];
+    list.extend(route.key.from.map(|from| (2, from.addr().octets().into())));
     list.extend(route.preferred_source.map(|source| (7, octets(source))));
     list.extend(route.mtu.map(|mtu| (8, attributes(&[(10, &[1, 0, 0, 0]), (2, &mtu.to_ne_bytes())]))));
     let mut flags = 0u8;
@@ -287,8 +424,21 @@ fn route_message(route: &Route) -> Vec<u8> {
     }
     let family = if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 };
     let kind = if route.kind == RouteKind::Prohibit { 8 } else { 1 };
-    let fixed =
-        [family, route.key.prefix.prefix_len(), 0, route.key.tos, 0, route.protocol, 0, kind, flags, 0, 0, 0];
+    let from = route.key.from.map_or(0, |from| from.prefix_len());
+    let fixed = [
+        family,
+        route.key.prefix.prefix_len(),
+        from,
+        route.key.tos,
+        0,
+        route.protocol,
+        0,
+        kind,
+        flags,
+        0,
+        0,
+        0,
+    ];
     let list: Vec<(u16, &[u8])> = list.iter().map(|(kind, value)| (*kind, &value[..])).collect();
     message(24, &fixed, &list)
 }
