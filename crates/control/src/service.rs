@@ -61,6 +61,8 @@ pub struct ServiceOptions {
     pub fpm: Option<ServerOptions>,
     /// Who watches the control thread.
     pub supervisor: Supervisor,
+    /// Whether something in Linux may give packets marks; see [`Mirror::set_marks`].
+    pub may_be_marked: bool,
 }
 
 /// Why a [`Service`] cannot start.
@@ -188,6 +190,7 @@ impl Service {
         let mut mirror = Mirror::of_kinds(options.ports.iter().cloned(), options.tables)?;
         options.interfaces.iter().for_each(|(port, name)| mirror.set_interface(*port, name));
         options.vlans.iter().for_each(|&vlan| mirror.set_vlan(vlan));
+        mirror.set_marks(options.may_be_marked);
         let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
         let fpm = options
             .fpm

@@ -12,6 +12,8 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use super::frames::{Frame, frames};
 use super::request::Message;
 
+/// `NETLINK_ROUTE`: filters of tc among others.
+pub const ROUTE: isize = 0;
 /// `NETLINK_SOCK_DIAG`.
 pub(crate) const SOCK_DIAG: isize = 4;
 /// `NETLINK_XFRM`: IPsec.

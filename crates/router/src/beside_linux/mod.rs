@@ -6,10 +6,12 @@
 //! | `mod` | [`look`]: all there is; [`refuse`], for a router that is about to start; [`Watcher`], for one that runs |
 //! | `nftables` | chains of nftables, those of iptables-nft among them |
 //! | `ipsec` | policies of IPsec |
+//! | `marks` | what may set marks, by which policy rules select |
 //! | `interface` | what is at one interface: queueing disciplines, programs, interfaces with MACs of their own |
 
 pub(crate) mod interface;
 mod ipsec;
+pub(crate) mod marks;
 mod nftables;
 
 use std::time::{Duration, Instant};

@@ -32,15 +32,29 @@ const POLICY_DROP: u32 = 0;
 /// Lists the chains with rules, or with policy drop. Chains of interfaces count for these only.
 pub(super) fn chains(interfaces: &[&str]) -> io::Result<Vec<Bypassed>> {
     let mut found = Vec::new();
+    each_chain(&mut |chain| found.extend(chain.bypassed(interfaces)))?;
+    Ok(found)
+}
+
+/// Returns whether there are chains with rules that packets pass before they are routed. Chains of interfaces count for these only.
+pub(super) fn has_chains_before_routing(interfaces: &[&str]) -> io::Result<bool> {
+    let mut has_some = false;
+    each_chain(&mut |chain| {
+        let is_before = matches!(chain.hook(interfaces), Some("prerouting" | "ingress"));
+        has_some |= is_before && chain.bypassed(interfaces).is_some();
+    })?;
+    Ok(has_some)
+}
+
+fn each_chain(take: &mut dyn FnMut(&Chain)) -> io::Result<()> {
     let dumped = dump(NETFILTER, GET_CHAIN, &ANY_FAMILY, &mut |_, payload| {
-        let chain = Chain::read(payload).map_err(io::Error::other)?;
-        found.extend(chain.bypassed(interfaces));
+        take(&Chain::read(payload).map_err(io::Error::other)?);
         Ok(())
     });
     match dumped {
         // The kernel was built without nftables or netfilter.
-        Err(error) if matches!(error.raw_os_error(), Some(EINVAL | EPROTONOSUPPORT)) => Ok(Vec::new()),
-        other => other.map(|()| found),
+        Err(error) if matches!(error.raw_os_error(), Some(EINVAL | EPROTONOSUPPORT)) => Ok(()),
+        other => other,
     }
 }
 

@@ -130,6 +130,8 @@ pub(super) fn run(
     let ports = config.ports();
     let numbered = ports.iter().map(|port| (port.name.clone(), mirror_port(port.number)));
     let mut mirror = Mirror::new(numbered)?;
+    // What the leader's Linux may do to marks, this node does not know.
+    mirror.set_marks(true);
     let topology = config.topology()?;
     let switched = matches!(topology.shape(), Shape::Star { .. }).then(|| topology.nodes());
     look_at_links(node, &looks, switched.is_some());

@@ -51,6 +51,7 @@ pub(crate) use lua::{ELEMENT as LUA_ELEMENT, Script};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 
+use crate::beside_linux;
 use crate::features::{FeatureSettings, vlan};
 use crate::settings::Settings;
 
@@ -115,6 +116,7 @@ pub(crate) fn mirror(
         tables: settings.tables.kinds(),
         fpm: settings.fpm.server(),
         supervisor: supervisor.clone(),
+        may_be_marked: beside_linux::marks::may_be_set(settings),
     })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());

@@ -313,7 +313,12 @@ impl Live {
             problems.extend(doctor::not_forwarded(&settings, has_address));
         }
         problems.extend(state.mirror.problems().map(ToString::to_string));
+        problems.extend(state.mirror.route_problems().iter().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
+        let errors = state.kernel.as_ref().map(|kernel| &kernel.counters().errors);
+        problems.extend(errors.into_iter().flat_map(|errors| errors.iter()).map(|(reason, count)| {
+            format!("netlink: {count} messages of Linux were not understood ({reason}); expected none, so routes may be missing")
+        }));
         for port in state.mirror.ports() {
             let known = settings.ports.iter().find(|known| known.name == port.name);
             let (Some(link), Some(known)) = (port.link, known) else { continue };

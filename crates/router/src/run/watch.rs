@@ -13,6 +13,7 @@ use super::drift::Checker;
 use super::live::Live;
 use super::summary::Totals;
 use crate::beside_linux;
+use crate::beside_linux::marks::MarkWatcher;
 use crate::log;
 use crate::settings::WorkerSettings;
 use crate::table::{scaled, thousands};
@@ -49,6 +50,7 @@ fn watch_until_end(
     let watchdog = live.notify.watchdog_period();
     let mut told = Instant::now();
     let mut linux = live.service.is_some().then(|| beside_linux::Watcher::new(&live.settings()));
+    let mut marks = MarkWatcher::new();
     let mut drift = Checker::new();
     let mut has_line = false;
     loop {
@@ -90,6 +92,9 @@ fn watch_until_end(
         log::look(settings.log.level);
         if let Some(linux) = &mut linux {
             linux.look(&settings).iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
+        if let Some(service) = &live.service {
+            marks.look(service, &settings);
         }
         drift.look(live, settings.tables.check_seconds);
         let WorkerSettings { count, min, balance, .. } = settings.workers;
