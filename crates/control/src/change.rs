@@ -30,7 +30,8 @@ pub struct Link {
     pub master: Option<InterfaceIndex>,
     /// The interface below (`IFLA_LINK`): the port of a VLAN.
     pub below: Option<InterfaceIndex>,
-    /// `veth`, `vlan`, `vrf` and so on; empty for a card.
+    /// `veth`, `vlan`, `vrf` and so on; empty for a card. A macvlan that takes what is to others has its mode behind:
+    /// `macvlan passthru`, `macvlan source`.
     pub kind: String,
     /// The 802.1Q number of a VLAN interface.
     pub vlan: Option<u16>,

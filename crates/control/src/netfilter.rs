@@ -25,6 +25,7 @@ const NEW_RULE: u16 = NEW_TABLE + 6;
 const GET_RULE: u16 = NEW_TABLE + 7;
 const NEW_SET: u16 = NEW_TABLE + 9;
 const NEW_ELEMENTS: u16 = NEW_TABLE + 12;
+const GET_ELEMENTS: u16 = NEW_TABLE + 13;
 const DELETE_ELEMENTS: u16 = NEW_TABLE + 14;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
@@ -134,6 +135,12 @@ pub(crate) fn is_in(set: &str) -> Vec<u8> {
     expression("lookup", &[attribute(1, &text(set)), number(2, REGISTER)])
 }
 
+/// Goes on unless the register is in a set of the table.
+pub(crate) fn is_not_in(set: &str) -> Vec<u8> {
+    const INVERTED: u32 = 1;
+    expression("lookup", &[attribute(1, &text(set)), number(2, REGISTER), number(5, INVERTED)])
+}
+
 /// Keeps these bits of the register.
 pub(crate) fn keep_bits(mask: u32) -> Vec<u8> {
     let data = |kind, value: u32| nested(kind, &[attribute(1, &value.to_ne_bytes())]);
@@ -173,28 +180,53 @@ pub(crate) fn rule(table: &str, chain: &str, expressions: &[Vec<u8>]) -> Draft {
     (NEW_RULE, NLM_F_CREATE | NLM_F_APPEND, attributes)
 }
 
-/// Makes the message that makes a set of ports. Rules behind it may name it.
-pub(crate) fn port_set(table: &str, name: &str) -> Draft {
-    /// `inet_service` of the program nft, which prints the elements by it.
-    const TYPE: u32 = 13;
-    const BYTES: u32 = 2;
-    /// A transaction knows its new sets by numbers.
-    const ID: u32 = 1;
-    let numbers = [(4, TYPE), (5, BYTES), (10, ID)].map(|(kind, value)| (kind, value.to_be_bytes().to_vec()));
+/// What the elements of a set are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SetOf {
+    /// Ports of UDP and TCP.
+    Ports,
+    /// Numbers of interfaces.
+    Indexes,
+    /// Names of interfaces.
+    Names,
+}
+
+impl SetOf {
+    /// The number by which the program nft prints elements, and their bytes.
+    fn key(self) -> (u32, u32) {
+        match self {
+            SetOf::Ports => (13, 2),
+            SetOf::Indexes => (20, 4),
+            SetOf::Names => (41, 16),
+        }
+    }
+}
+
+/// Makes the message that makes a set. Rules behind it may name it. A transaction knows its new sets by numbers, which differ.
+pub(crate) fn set(table: &str, name: &str, of: SetOf, number_of_set: u32) -> Draft {
+    let (kind, bytes) = of.key();
+    let numbers = [(4, kind), (5, bytes), (10, number_of_set)];
+    let numbers = numbers.map(|(kind, value)| (kind, value.to_be_bytes().to_vec()));
     (NEW_SET, NLM_F_CREATE, [vec![(1, text(table)), (2, text(name))], numbers.to_vec()].concat())
+}
+
+/// Makes the messages that add elements to a set or take them from it.
+pub(crate) fn change_set(table: &str, set: &str, elements: &[Vec<u8>], adds: bool) -> Vec<Draft> {
+    /// An attribute is shorter than 64 KiB.
+    const AT_ONCE: usize = 1024;
+    let (kind, flags) = if adds { (NEW_ELEMENTS, NLM_F_CREATE) } else { (DELETE_ELEMENTS, 0) };
+    let element = |value: &Vec<u8>| nested(LIST_ELEMENT, &[nested(1, &[attribute(1, value)])]);
+    let message = |elements: &[Vec<u8>]| {
+        let elements = elements.iter().flat_map(element).collect();
+        (kind, flags, vec![(1, text(table)), (2, text(set)), (3, elements)])
+    };
+    elements.chunks(AT_ONCE).map(message).collect()
 }
 
 /// Makes the messages that add ports to a set or take them from it.
 pub(crate) fn change_ports(table: &str, set: &str, ports: &[u16], adds: bool) -> Vec<Draft> {
-    /// An attribute is shorter than 64 KiB.
-    const AT_ONCE: usize = 1024;
-    let (kind, flags) = if adds { (NEW_ELEMENTS, NLM_F_CREATE) } else { (DELETE_ELEMENTS, 0) };
-    let element = |port: &u16| nested(LIST_ELEMENT, &[nested(1, &[short(1, *port)])]);
-    let message = |ports: &[u16]| {
-        let elements = ports.iter().flat_map(element).collect();
-        (kind, flags, vec![(1, text(table)), (2, text(set)), (3, elements)])
-    };
-    ports.chunks(AT_ONCE).map(message).collect()
+    let ports: Vec<Vec<u8>> = ports.iter().map(|port| port.to_be_bytes().to_vec()).collect();
+    change_set(table, set, &ports, adds)
 }
 
 /// Makes the messages that remove a table, if it is among those that are there. One that belonged to a process that has ended
@@ -255,14 +287,11 @@ impl Netfilter {
     }
 
     /// Asks for all of something, and shows the bytes of each behind its fixed fields.
-    fn dump(&mut self, kind: u16, of: Option<&str>, show: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    fn dump(&mut self, kind: u16, of: &[(u16, &str)], show: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence += 1;
         let flags = NLM_F_REQUEST | NLM_F_DUMP;
         let message = Message::new(kind, flags, self.sequence, &[FAMILY_INET, 0, 0, 0]);
-        let message = match of {
-            Some(table) => message.attribute(RULE_TABLE, &text(table)),
-            None => message,
-        };
+        let message = of.iter().fold(message, |message, (kind, name)| message.attribute(*kind, &text(name)));
         self.socket.send(&message.finish(), 0)?;
         self.answers(show)
     }
@@ -295,7 +324,7 @@ impl Netfilter {
     /// Lists the names and flags of all tables.
     pub(crate) fn tables(&mut self) -> io::Result<Vec<(String, u32)>> {
         let mut tables = Vec::new();
-        self.dump(GET_TABLE, None, |_, bytes| {
+        self.dump(GET_TABLE, &[], |_, bytes| {
             let (mut name, mut flags) = (String::new(), 0);
             for attribute in attributes(bytes).flatten() {
                 match attribute.kind {
@@ -309,10 +338,25 @@ impl Netfilter {
         Ok(tables)
     }
 
+    /// Lists the elements of a set.
+    pub(crate) fn elements(&mut self, table: &str, set: &str) -> io::Result<Vec<Vec<u8>>> {
+        const ELEMENTS: u16 = 3;
+        const KEY: u16 = 1;
+        let mut keys = Vec::new();
+        self.dump(GET_ELEMENTS, &[(1, table), (2, set)], |_, bytes| {
+            let lists = attributes(bytes).flatten().filter(|attribute| attribute.kind == ELEMENTS);
+            for element in lists.flat_map(|list| list.nested().flatten()) {
+                let key = element.nested().flatten().find(|part| part.kind == KEY);
+                keys.extend(key.and_then(|key| Some(key.nested().flatten().next()?.value.to_vec())));
+            }
+        })?;
+        Ok(keys)
+    }
+
     /// Lists the counts of packets of a table's rules, in their order.
     pub(crate) fn counts(&mut self, table: &str) -> io::Result<Vec<u64>> {
         let mut counts = Vec::new();
-        self.dump(GET_RULE, Some(table), |_, bytes| {
+        self.dump(GET_RULE, &[(RULE_TABLE, table)], |_, bytes| {
             let of_rule = attributes(bytes).flatten().filter(|attribute| attribute.kind == RULE_EXPRESSIONS);
             for expression in of_rule.flat_map(|list| list.nested().flatten()) {
                 let parts: Vec<_> = expression.nested().flatten().collect();

@@ -43,9 +43,9 @@
 use std::io;
 
 use crate::netfilter::{
-    ACCEPT, Draft, Hook, META_MARK, Netfilter, OWNER, REGISTER, chain, change_ports, differs, expression,
-    is_equal, is_in, keep_bits, load, load_link, load_network, load_transport, number, port_set, removal,
-    rule, set_register, short, table, verdict,
+    ACCEPT, Draft, Hook, META_MARK, Netfilter, OWNER, REGISTER, SetOf, chain, change_ports, differs,
+    expression, is_equal, is_in, keep_bits, load, load_link, load_network, load_transport, number, removal,
+    rule, set, set_register, short, table, verdict,
 };
 
 /// Its name. It begins unlike the names of the backstop's tables.
@@ -165,7 +165,7 @@ fn rules(of: &str, permitted_mark: u32, checked_source: Option<[u8; 6]>, ends: [
         .map(fragments)
         .collect();
     let output = [esp(&to_output), esp_in_udp(SOURCE_PORT, to_output)];
-    let mut drafts = vec![table(of, OWNER), port_set(of, SET)];
+    let mut drafts = vec![table(of, OWNER), set(of, SET, SetOf::Ports, 1)];
     for (name, hook, priority, rules) in [
         ("fragments", Hook::Prerouting, FRAGMENTS_PRIORITY, &fragments[..]),
         ("prerouting", Hook::Prerouting, 0, &[reassemble().to_vec()][..]),

@@ -17,6 +17,7 @@
 //! | `targets.rs`, `hops.rs`, `objects.rs` | what stands behind routes; why a changed gateway or object is one edit |
 //! | `neighbours.rs` | neighbours, and the host routes that they get on connected networks |
 //! | `tables.rs` | which of the routes the FIB gets: the best of each prefix; and which tables it has |
+//! | `above.rs` | what stands above ports |
 //! | `exits.rs` | in a cluster: which ports are those of other nodes |
 //! | `news.rs` | what the log hears of ports and neighbours |
 //! | `fixed.rs` | destinations that no route may change: loopback, multicast, link-local |
@@ -46,6 +47,7 @@
 //! | one source forgotten, the other one's routes put in force | 0.4 s |
 //! | memory, that of the FIB, its two tables and the history included | 108 MB; 149 MB with both sources |
 
+mod above;
 mod counters;
 mod drift;
 mod dumps;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `kernel` | [`Kernel`]: the kernel's state, dumped and followed; why nothing is lost |
 //! | `advertisements` | router advertisements, which change routes without a message |
+//! | `links` | the interfaces alone, followed |
 //! | `schedule` | when each part is dumped again |
 //! | `same_key` | several routes of one key: the one in force is reported |
 //! | `sockets` | sockets |
@@ -21,6 +22,7 @@ mod attributes;
 mod counters;
 mod frames;
 mod kernel;
+mod links;
 mod message;
 mod request;
 mod same_key;
@@ -37,5 +39,6 @@ pub use counters::{Counters, Reasons};
 pub(crate) use frames::HEADER_LENGTH;
 pub use frames::{Frame, frames};
 pub use kernel::{Event, Kernel, KernelOptions};
+pub(crate) use links::LinkWatch;
 pub use message::{DecodeError, Decoded, decode};
 pub(crate) use request::Message;

@@ -82,7 +82,7 @@ fn above(links: &Links, name: &str) -> Vec<Passed> {
     });
     let found = above.map(|link| Passed {
         what: format!("the {} interface {} is on top of it", link.kind, link.name),
-        why: "packets to its addresses are Linux's: neither access list nor fast path sees them",
+        why: "Linux may forward packets to it; while the router runs, 'brickway show problems' names those",
         remedy: format!("ip link del {}, or rules for it in Linux", link.name),
     });
     found.collect()

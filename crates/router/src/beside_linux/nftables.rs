@@ -138,7 +138,10 @@ impl Chain {
 
     fn bypassed(&self, interfaces: &[&str]) -> Option<Bypassed> {
         let (hook, family) = (self.hook(interfaces)?, self.family_name()?);
-        let is_ours = self.table.starts_with(backstop::PREFIX) || self.table == esp_hooks::TABLE;
+        let is_backstop = [backstop::PREFIX, backstop::PREFIX_OF_OTHERS]
+            .iter()
+            .any(|prefix| self.table.starts_with(prefix));
+        let is_ours = is_backstop || self.table == esp_hooks::TABLE;
         if is_ours || self.rules == 0 && !self.drops {
             return None;
         }

@@ -133,7 +133,7 @@ impl Remedy {
                 std::fs::write(machine::sysctl_path(name), value).map_err(|error| error.to_string())
             }
             Remedy::Open(port) => {
-                backstop::remove(std::slice::from_ref(port)).map_err(|error| error.to_string())
+                backstop::remove(std::slice::from_ref(port)).map(drop).map_err(|error| error.to_string())
             }
             Remedy::Run(command) => run(command).map(drop).map_err(|failure| failure.to_string()),
         }

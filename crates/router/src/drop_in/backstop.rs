@@ -78,13 +78,12 @@ pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
 pub(crate) fn lift(ports: &[PortSettings]) {
     let names: Vec<String> = ports.iter().map(|port| ports::kernel_name(&port.name)).collect();
     // A kernel without nf_tables has nothing to take away.
-    let known = backstop::guarded_ports().unwrap_or_default();
-    let closed: Vec<String> = names.iter().filter(|name| known.contains(name)).cloned().collect();
-    if closed.is_empty() {
+    if backstop::guarded_ports().unwrap_or_default().is_empty() {
         return;
     }
     match backstop::remove(&names) {
-        Ok(()) => tracing::info!(
+        Ok(closed) if closed.is_empty() => {}
+        Ok(closed) => tracing::info!(
             "an earlier router left {} closed; this one filters nothing and opens them",
             closed.join(", ")
         ),

@@ -169,6 +169,7 @@ fn physical_port(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, Pa
     let input = plan.element(format_args!("in{paint}"), format_args!("Input({word}, {mac}, {paint})"));
     let output = plan.element(format_args!("out{paint}"), format_args!("Output({word}, {mtu})"));
     plan.follow(Followed::Ether, name, &input.inside("filter"), "ether");
+    plan.follow(Followed::Stations, name, &input.inside("filter"), "stations");
     follow_mtu(plan, name, &output);
     (input, output)
 }

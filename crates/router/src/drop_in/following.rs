@@ -15,9 +15,10 @@ use graph::router::Router;
 use graph::setup::Shared;
 use packet::sync::lock;
 use packet::wire::ethernet::MacAddr;
-use ports::{VlanId, VlanShare};
+use ports::{Station, VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
+use super::stations::{Above, Stations};
 use super::{InKernel, RouterPort, error_source4, error_source6};
 use crate::features::{FeatureSettings, Follower, vlan};
 
@@ -100,6 +101,11 @@ pub(crate) trait Follow: Send {
         let _ = wake;
     }
 
+    /// Returns what Linux forwards in the place of the fast path, because of what stands above ports.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Has others go round this router, before a fault ends it.
     fn leave(&mut self, router: &mut Router) {
         let _ = router;
@@ -120,6 +126,13 @@ pub(crate) struct Following {
     /// What the followers got last.
     by_ports: Option<Vec<IpAddr>>,
     in_kernel: Arc<Mutex<InKernel>>,
+    /// What stands above the ports, and what of that they got last.
+    stations: Stations,
+    above: Vec<Above>,
+    /// Whether a feature filters; of a configuration that somebody else wrote nobody knows.
+    may_filter: bool,
+    /// Of each port, whether it leaves all that goes to clients of DHCP to Linux.
+    leaves_clients: Vec<bool>,
     /// What follows Linux for features.
     followers: Vec<Arc<dyn Follower>>,
     has_looked: bool,
@@ -135,6 +148,8 @@ impl Following {
     ) -> Self {
         let in_kernel = InKernel::new(&ports, features, &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
+        let (above, leaves_clients) = (vec![Above::default(); ports.len()], vec![false; ports.len()]);
+        let may_filter = features.is_none_or(FeatureSettings::filter);
         let (own, has_looked) = (Vec::new(), false);
         let (addresses, generations, by_ports) = (None, None, None);
         Self {
@@ -147,9 +162,55 @@ impl Following {
             generations,
             by_ports,
             in_kernel,
+            stations: Stations::default(),
+            above,
+            may_filter,
+            leaves_clients,
             followers,
             has_looked,
         }
+    }
+
+    /// Brings to a port what stands above it. Returns what went wrong.
+    fn tell_above(&self, router: &mut Router, number: usize, above: &Above) -> Vec<String> {
+        let (port, before) = (&self.ports[number], &self.above[number]);
+        let mut problems = Vec::new();
+        if above.gives_way != before.gives_way {
+            problems.extend(self.on_host(port, |host| host.give_way(above.gives_way)).err());
+        }
+        // A graph without such a filter would drop them.
+        let is_followed = !self.targets(router, Followed::Stations, &port.name).is_empty();
+        if above.stations == before.stations || !is_followed {
+            return problems;
+        }
+        // The graph takes what comes before it comes, and until it comes no more.
+        let macs = |lists: &[&[Station]]| words(&lists.concat().iter().map(|it| it.mac).collect::<Vec<_>>());
+        let both = macs(&[&before.stations, &above.stations]);
+        problems.extend(self.write(router, Followed::Stations, &port.name, &both));
+        problems.extend(self.on_host(port, |host| host.set_stations(&above.stations)).err());
+        problems.extend(self.write(router, Followed::Stations, &port.name, &macs(&[&above.stations])));
+        problems
+    }
+
+    /// Leaves to Linux what goes to clients of DHCP, where it may forward what is for clients elsewhere: nothing filters. Else the ports
+    /// without an IPv4 address do, as clients there may be waiting for one. Returns which ports do, and what went wrong.
+    fn tell_clients(&self, has_ipv4: &[bool]) -> (Vec<bool>, Vec<String>) {
+        let is_waiting = |device: &RouterPort| {
+            let is_of = |port: &RouterPort| {
+                port.name == device.name || port.vlan.as_ref().is_some_and(|(below, _)| *below == device.name)
+            };
+            self.ports.iter().zip(has_ipv4).any(|(port, has_ipv4)| is_of(port) && !has_ipv4)
+        };
+        let wanted: Vec<bool> =
+            self.ports.iter().map(|device| !self.may_filter || is_waiting(device)).collect();
+        let mut problems = Vec::new();
+        for (number, &leaves) in wanted.iter().enumerate() {
+            if leaves != self.leaves_clients[number] {
+                let told = self.on_host(&self.ports[number], |host| host.leave_clients(leaves));
+                problems.extend(told.err());
+            }
+        }
+        (wanted, problems)
     }
 
     /// Returns the handlers that follow something of a port.
@@ -206,6 +267,10 @@ impl Follow for Following {
         self.followers.iter().for_each(|follower| follower.on_change(wake.clone()));
     }
 
+    fn problems(&self) -> Vec<String> {
+        self.stations.problems().collect()
+    }
+
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
         let state = service.lock();
         let generation = state.mirror.local_address_generation();
@@ -232,8 +297,30 @@ impl Follow for Following {
         let names = self.ports.iter().map(|port| port.name.as_str());
         let by_ports = has_moved.then(|| addresses_by_ports(&state.mirror, names));
         self.generations = Some(generations);
+        let above = self.stations.look(&state.mirror, &self.ports, has_moved);
+        let has_ipv4: Option<Vec<bool>> = has_moved.then(|| {
+            let has = |port: &RouterPort| {
+                let known = state.mirror.ports().find(|known| known.name == port.name);
+                known.is_some_and(|known| known.addresses.iter().any(|known| known.address.is_ipv4()))
+            };
+            self.ports.iter().map(has).collect()
+        });
         drop(state);
         let mut problems = Vec::new();
+        if let Some(has_ipv4) = has_ipv4 {
+            let (leaves, wrong) = self.tell_clients(&has_ipv4);
+            self.leaves_clients = leaves;
+            problems.extend(wrong);
+        }
+        if let Some(above) = above.filter(|above| *above != self.above) {
+            for (number, above) in above.iter().enumerate() {
+                problems.extend(self.tell_above(router, number, above));
+            }
+            self.above = above;
+        }
+        for (port, _) in self.ports.iter().zip(&self.above).filter(|(_, above)| above.gives_way) {
+            up.remove(port.name.as_str());
+        }
         let vlans: Vec<_> = self.ports.iter().map(|port| vlan::shares(&self.ports, port, &up)).collect();
         for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
             if told != vlans {

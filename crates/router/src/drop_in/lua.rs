@@ -60,6 +60,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         plan.comment(&format!("{name}."));
         let filter = plan.element(format_args!("filter{paint}"), format_args!("HostEtherFilter({mac})"));
         plan.follow(Followed::Ether, name, &filter, "ether");
+        plan.follow(Followed::Stations, name, &filter, "stations");
         plan.follow(Followed::Mtu, name, &main, &format!("mtu{paint}"));
         plan.follow(Followed::Own4, name, &main, "own");
         plan.follow(Followed::Own6, name, &main, "own6");

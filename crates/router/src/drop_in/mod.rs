@@ -13,6 +13,7 @@
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `in_kernel` | which ports' packets are forwarded in the kernel |
 //! | `samples` | what is sampled there, for several readers |
+//! | `stations` | interfaces above ports, whose frames are as the ports' or Linux's |
 //! | `following` | what follows Linux while the router runs |
 //! | `sysctls` | settings of Linux's interfaces that the configuration honours |
 
@@ -24,6 +25,7 @@ mod lua;
 mod plan;
 mod ports;
 mod samples;
+mod stations;
 mod sysctls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

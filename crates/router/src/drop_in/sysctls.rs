@@ -5,7 +5,7 @@ use packet::IpVersion;
 use packet::multipath::{PathPolicies, PathPolicy};
 
 /// A setting of an interface; `None` where there is no such interface or setting.
-fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
+pub(super) fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
     let interface = ports::kernel_name(interface);
     let path = format!("/proc/sys/net/{family}/conf/{interface}/{name}");
     std::fs::read_to_string(path).ok()?.trim().parse().ok()

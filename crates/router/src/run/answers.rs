@@ -299,6 +299,7 @@ impl Live {
         let settings = self.settings();
         let mut problems = beside_linux::problems(&settings);
         problems.extend(self.feature_problems());
+        problems.extend(self.problems_above());
         let state = self.state()?;
         let has_address = |version: IpVersion| {
             let mut addresses = state.mirror.ports().flat_map(|port| port.addresses);

@@ -190,10 +190,21 @@ impl Live {
     /// Brings to ports and elements what changed in Linux.
     pub(super) fn follow(&self) {
         drop_in::follow_paths(&self.shared);
+        // Before anything new is forwarded.
+        if let Some(guard) = &mut *lock(&self.guard)
+            && let Err(error) = guard.backstop.follow()
+        {
+            tracing::warn!("the filters' backstop does not follow Linux's interfaces: {error}");
+        }
         let mut following = lock(&self.following);
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));
         problems.into_iter().flatten().for_each(|problem| tracing::warn!("{problem}"));
+    }
+
+    /// Returns what Linux forwards in the place of the fast path, because of what stands above ports.
+    pub(super) fn problems_above(&self) -> Vec<String> {
+        lock(&self.following).as_ref().map_or_else(Vec::new, |following| following.problems())
     }
 
     /// Says of which ports packets are captured, so that the kernel leaves them to the graph.

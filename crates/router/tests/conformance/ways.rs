@@ -27,7 +27,12 @@ fn bytes(random: &mut SplitMix64, count: usize) -> Vec<u8> {
 fn payload(random: &mut SplitMix64) -> Vec<u8> {
     let length =
         mostly(random, &[40, 0, 1, 4, 8, 19, 20, 1_340, 1_359, 1_360, 1_361, 1_379, 1_380, 1_381, 1_440]);
-    bytes(random, length)
+    let mut payload = bytes(random, length);
+    // From a server of DHCP to a client.
+    if random.one_in(12) && payload.len() >= 4 {
+        payload[..4].copy_from_slice(&[0, 67, 0, 68]);
+    }
+    payload
 }
 
 fn ipv4_packet(random: &mut SplitMix64, number: u16) -> Vec<u8> {
@@ -138,6 +143,8 @@ fn ipv6_packet(random: &mut SplitMix64, number: u16) -> Vec<u8> {
         4 => (6, payload),
         5 => (59, payload),
         6 => (47, payload),
+        // Neighbour discovery, and what is next to it.
+        7 => (58, [&[mostly(random, &[135, 132, 133, 136, 137, 138])][..], &payload].concat()),
         _ => (UDP, payload),
     };
     let mut packet = vec![0x60, 0];

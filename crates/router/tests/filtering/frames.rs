@@ -313,5 +313,5 @@ impl Random {
 
 /// The port of the tests' own packets.
 pub(crate) const SENTINEL_PORT: u16 = 40_000;
-const PORTS: [u16; 7] = [0, 22, 53, 80, 443, 40_001, 65_535];
+const PORTS: [u16; 8] = [0, 22, 53, 68, 80, 443, 40_001, 65_535];
 const ICMP_TYPES: [u8; 12] = [0, 3, 5, 8, 11, 128, 129, 133, 134, 135, 136, 137];

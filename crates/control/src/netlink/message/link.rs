@@ -26,6 +26,9 @@ const IFLA_VLAN_PROTOCOL: u16 = 5;
 /// The type of an 802.1Q tag.
 const TYPE_VLAN: u16 = 0x8100;
 const IFLA_VRF_TABLE: u16 = 1;
+const IFLA_MACVLAN_MODE: u16 = 1;
+/// Modes of macvlan and macvtap in which they take what is to others, which make them kinds of their own.
+const MACVLAN_MODES: [(u32, &str); 2] = [(8, "passthru"), (16, "source")];
 
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -127,6 +130,16 @@ fn link_info(info: &Attribute<'_>, link: &mut Link) -> Result<(), DecodeError> {
                 let attribute = attribute?;
                 if attribute.kind == IFLA_VRF_TABLE {
                     link.vrf_table = Some(attribute.u32()?);
+                }
+            }
+        }
+        "macvlan" | "macvtap" => {
+            for attribute in data.nested() {
+                let attribute = attribute?;
+                if attribute.kind == IFLA_MACVLAN_MODE {
+                    let mode = attribute.u32()?;
+                    let mode = MACVLAN_MODES.iter().find(|(number, _)| *number == mode);
+                    mode.into_iter().for_each(|(_, mode)| link.kind = format!("{} {mode}", link.kind));
                 }
             }
         }
