@@ -219,6 +219,9 @@ fn is_dropped_by_intent(frame: &[u8]) -> Option<&'static str> {
         6 if header.get(8..20)? == [&[0; 10][..], &[0xff; 2]].concat() => {
             Some("RFC 6890, 2.2.3: a mapped source")
         }
+        6 if header.get(6)? == &58 && header.get(40)? == &137 => {
+            Some("RFC 4443, 2.4 (e.2): no error about a redirect")
+        }
         6 if header.get(4..7)? == [0; 3] => Some("a jumbogram (RFC 2675)"),
         6 if header.get(24..40)?.iter().all(|&byte| byte == 0) => {
             Some("RFC 4291, 2.5.2: to the unspecified address")
