@@ -1,5 +1,5 @@
-//! What leaves by a port was permitted: whatever frames come in, by an access list and by a reverse-path check, on every
-//! driver. And what happens while no router runs.
+//! What leaves by a port was permitted: whatever frames come in, by an access list, a reverse-path check, a script and a
+//! configuration of somebody's own, on every driver. And what happens while no router runs.
 //!
 //! `FRAMES=10000000 SEED=7 cargo test -p brickway --test filtering whatever -- --nocapture` sends as many to each driver.
 
@@ -341,8 +341,64 @@ fn environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Sends frames to a router, and looks at what comes out. `is_list`: by random access lists, else by the sources.
-fn whatever_comes_in(driver: &str, is_list: bool) {
+/// What filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filter {
+    /// Random access lists.
+    List,
+    /// A reverse-path check.
+    Sources,
+    Script,
+    /// A configuration of somebody's own.
+    File,
+}
+
+/// Forwards UDP alone. What it leaves to Linux has to be forwarded by that: packets with options, or for a neighbour to resolve.
+const SCRIPT: &str = "
+    for batch in brickway.batches() do
+      local udp, all = batch:none(), batch:check_ip():union(batch:check_ip6())
+      for number, p in all:each() do
+        if p.ip and p.ip.protocol == 17 or p.ip6 and p.ip6.next_header == 17 then udp:set(number) end
+      end
+      all:minus(udp):drop('not UDP')
+      batch:apply_routes(batch:decrement_ttl(batch:check_mtu(batch:lookup(udp))))
+      batch:punt()
+    end";
+
+/// Starts the router with that filter.
+fn with_filter(network: &Network, folder: &Files, driver: &str, filter: Filter) -> Running {
+    let socket = folder.0.file("socket");
+    match filter {
+        Filter::List => run(network, &folder.settings(driver, "[acl]\nfile = \"rules.txt\"\n")),
+        Filter::Sources => run(network, &folder.settings(driver, "[reverse_path]\nmode = \"strict\"\n")),
+        Filter::Script => {
+            let script = folder.file("script.lua", SCRIPT);
+            let words = format!("lua {} eth1 eth2 --driver {driver} --socket {socket}", script.display());
+            let router = network.start("r", &format!("{PROGRAM} {words}"));
+            router.wait_until(&words, || router.printed().contains(" runs with "));
+            router
+        }
+        Filter::File => {
+            let words = "run eth1 eth2 --ignore ipsec --print-config";
+            let (printed, mut text) = network.run("r", &format!("{PROGRAM} {words}"));
+            assert!(printed, "{text}");
+            for number in [1, 2] {
+                let plain = format!("in{number}[0] -> rt4;  in{number}[1] -> rt6;");
+                assert!(text.contains(&plain), "{text}");
+                let filtered = format!(
+                    "in{number}[0] -> a{number} :: IPClassifier(udp, -) -> rt4;  a{number}[1] -> Discard;
+                     in{number}[1] -> b{number} :: Classifier(6/11, -) -> rt6;  b{number}[1] -> Discard;"
+                );
+                text = text.replace(&plain, &filtered);
+            }
+            let file = folder.file("router.click", &text);
+            start(network, &format!("{} --driver {driver} --socket {socket}", file.display()))
+        }
+    }
+}
+
+/// Sends frames to a router, and looks at what comes out.
+fn whatever_comes_in(driver: &str, filter: Filter) {
     if !netns::is_root() {
         return;
     }
@@ -350,15 +406,18 @@ fn whatever_comes_in(driver: &str, is_list: bool) {
     let network = network();
     let folder = Files(Folder::new());
     folder.file("rules.txt", "");
-    let more = if is_list { "[acl]\nfile = \"rules.txt\"\n" } else { "[reverse_path]\nmode = \"strict\"\n" };
-    let _router = run(&network, &folder.settings(driver, more));
+    let _router = with_filter(&network, &folder, driver, filter);
     let mut random = Random(SplitMix64::new(seed));
     let rounds = frames.div_ceil(FRAMES_A_LIST).max(2);
     let (mut came_out, mut untagged, mut wrong) = (0, 0, 0);
     for round in 0..rounds {
-        let policy = if is_list { Policy::List(random.rules()) } else { sources() };
+        let policy = match filter {
+            Filter::List => Policy::List(random.rules()),
+            Filter::Sources => sources(),
+            Filter::Script | Filter::File => Policy::Udp,
+        };
         let text = policy.text();
-        if is_list {
+        if filter == Filter::List {
             folder.file("rules.txt", &text);
             let (done, said) = folder.ask(&network, "reload");
             assert!(done, "{said}\n{text}");
@@ -385,10 +444,9 @@ fn whatever_comes_in(driver: &str, is_list: bool) {
             println!("should not have come out {wrong}\nby these rules:\n{text}");
         }
     }
-    let what = if is_list { "access lists" } else { "a reverse-path check" };
     let (_, drops) = folder.ask(&network, "show drops");
     println!(
-        "{driver}, {what}: SEED={seed}, {frames} frames, {came_out} came out rightly ({untagged} of them had a priority \
+        "{driver}, {filter:?}: SEED={seed}, {frames} frames, {came_out} came out rightly ({untagged} of them had a priority \
          tag), {wrong} wrongly\n{drops}"
     );
     assert_eq!(wrong, 0);
@@ -397,27 +455,67 @@ fn whatever_comes_in(driver: &str, is_list: bool) {
 
 #[test]
 fn whatever_comes_in_a_list_permitted_what_leaves_on_af_xdp() {
-    whatever_comes_in("af_xdp", true);
+    whatever_comes_in("af_xdp", Filter::List);
 }
 
 #[test]
 fn whatever_comes_in_a_list_permitted_what_leaves_on_af_packet() {
-    whatever_comes_in("af_packet", true);
+    whatever_comes_in("af_packet", Filter::List);
 }
 
 #[test]
 fn whatever_comes_in_its_source_is_believed_if_it_leaves_on_xdp() {
-    whatever_comes_in("xdp", false);
+    whatever_comes_in("xdp", Filter::Sources);
 }
 
 #[test]
 fn whatever_comes_in_its_source_is_believed_if_it_leaves_on_af_xdp() {
-    whatever_comes_in("af_xdp", false);
+    whatever_comes_in("af_xdp", Filter::Sources);
 }
 
 #[test]
 fn whatever_comes_in_its_source_is_believed_if_it_leaves_on_af_packet() {
-    whatever_comes_in("af_packet", false);
+    whatever_comes_in("af_packet", Filter::Sources);
+}
+
+#[test]
+fn whatever_comes_in_a_script_permitted_what_leaves_on_auto() {
+    whatever_comes_in("auto", Filter::Script);
+}
+
+#[test]
+fn whatever_comes_in_a_script_permitted_what_leaves_on_xdp() {
+    whatever_comes_in("xdp", Filter::Script);
+}
+
+#[test]
+fn whatever_comes_in_a_script_permitted_what_leaves_on_af_xdp() {
+    whatever_comes_in("af_xdp", Filter::Script);
+}
+
+#[test]
+fn whatever_comes_in_a_script_permitted_what_leaves_on_af_packet() {
+    whatever_comes_in("af_packet", Filter::Script);
+}
+
+#[test]
+fn whatever_comes_in_a_configuration_permitted_what_leaves_on_auto() {
+    whatever_comes_in("auto", Filter::File);
+}
+
+#[test]
+fn whatever_comes_in_a_configuration_permitted_what_leaves_on_xdp() {
+    whatever_comes_in("xdp", Filter::File);
+}
+
+#[test]
+fn whatever_comes_in_a_configuration_permitted_what_leaves_on_af_xdp() {
+    whatever_comes_in("af_xdp", Filter::File);
+}
+
+#[test]
+fn whatever_comes_in_a_configuration_permitted_what_leaves_on_af_packet() {
+    whatever_comes_in("af_packet", Filter::File);
 }
 
 /// Hosts a and b with Linux's own addresses and routes.

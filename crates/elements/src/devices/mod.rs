@@ -132,7 +132,11 @@ impl OpenPort {
         let question = if options.is_empty() { "" } else { "?" };
         let is_there = setup.class() == to_host::CLASS.name && ports::addresses(name).is_some();
         let spec = match is_there && !from_host::names(setup).iter().any(|known| known == name) {
-            true => format!("host:{name}"),
+            true => {
+                let spec = format!("host:{name}");
+                let names = setup.shared().get::<PortNames>(PortNames::KEY);
+                names.map_or_else(|| spec.clone(), |names| names.spec(&spec).to_owned())
+            }
             false => format!("tap:{name}{question}{}", options.join("&")),
         };
         Self::open_for(setup, &key, &spec, MOST_TO_HOST)

@@ -40,13 +40,12 @@ elementclass Input { $port, $mac, $number |
         -> filter :: HostEtherFilter($mac)
         -> paint :: Paint($number)
         -> kind :: Classifier(12/0800, 12/86dd, 12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
-    kind[0] -> Strip(14) -> CheckIPHeader -> [0] output;
-    kind[1] -> Strip(14) -> check :: CheckIP6Header -> [1] output;
+    kind[0] -> Strip(14) -> check4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    kind[1] -> Strip(14) -> check6 :: CheckIP6Header(MARTIANS true) -> [1] output;
     // Tags without a VLAN, which Linux would take off.
     kind[2] -> VLANDecap(false) -> kind;
     kind[3] -> VLANDecap(false, ETHERTYPE 0x88a8) -> kind;
     kind[4] -> [2] output;
-    check[1] -> Unstrip(14) -> [2] output;
 }
 
 ";
@@ -71,10 +70,9 @@ const ROUTE_INPUT: &str = "\
 // What fronts leave to this node to route, as it came in by their ports.
 elementclass RouteInput {
     input -> kind :: Classifier(12/0800, 12/86dd, -);
-    kind[0] -> Strip(14) -> CheckIPHeader -> [0] output;
-    kind[1] -> Strip(14) -> check :: CheckIP6Header -> [1] output;
+    kind[0] -> Strip(14) -> check4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    kind[1] -> Strip(14) -> check6 :: CheckIP6Header(MARTIANS true) -> [1] output;
     kind[2] -> [2] output;
-    check[1] -> Unstrip(14) -> [2] output;
 }
 
 ";
@@ -105,8 +103,8 @@ FollowLinux(ipsec ipsec4.refresh ipsec6.refresh);
 decap :: EspDecap;  encap :: EspEncap;  no_gateway :: NoGateway;
 ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> carry;
 ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> carry;
-decap[0] -> inner4 :: CheckIPHeader -> ipsec4;
-decap[1] -> inner6 :: CheckIP6Header -> ipsec6;
+decap[0] -> inner4 :: CheckIPHeader(MARTIANS true) -> ipsec4;
+decap[1] -> inner6 :: CheckIP6Header(MARTIANS true) -> ipsec6;
 decap[2] -> UnstripToMACHeader -> toleader;
 ";
 
@@ -190,6 +188,15 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
         for place in 0..names.len() {
             line(&mut text, format_args!("from{link}[{}] -> out{place};", route + 1 + place));
         }
+    }
+    if routes {
+        let checks = (0..names.len()).map(|place| format!("in{place}")).chain(["route".to_owned()]);
+        let checks: Vec<String> = checks.collect();
+        let of = |family: u8| {
+            checks.iter().map(|check| format!(" {check}/check{family}.own")).collect::<Vec<_>>().concat()
+        };
+        text += "\n// The addresses of the router are sources of nobody else.\n";
+        line(&mut text, format_args!("FollowLinux(own4 fabric{}, own6 fabric{});", of(4), of(6)));
     }
     text
 }
@@ -308,5 +315,47 @@ fn to_gateways(text: &mut String, ports: &str, fabric: usize) {
                 ),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elements::devices::follow_linux::{Followed, Follows};
+    use graph::lang::{Options, Source};
+
+    use super::*;
+    use crate::load;
+
+    #[test]
+    fn a_node_refuses_martian_sources_wherever_packets_are_checked() {
+        const EXAMPLE: &str = include_str!("../../../../examples/cluster.toml");
+        let config = ClusterConfig::parse(EXAMPLE).unwrap();
+        let look = PortLook { mac: MacAddr([2, 0, 0, 0, 0, 1]), mtu: 1_500 };
+        let mut checks = 0;
+        for role in [Role::EdgeRoute, Role::Edge, Role::Route] {
+            let mut node = config.nodes[0].clone();
+            node.role = role;
+            if role == Role::Route {
+                node.ports.clear();
+            }
+            let text = configuration(&config, &node, &vec![look; node.ports.len()]);
+            let source = Source { name: "node".into(), text };
+            let flat = load::compile(&source, &Options::default(), &crate::classes()).unwrap();
+            let follows = Follows::of(&flat);
+            for element in &flat.elements {
+                let (what, handler) = match element.class.as_str() {
+                    "CheckIPHeader" => (Followed::Own4, format!("{}.own", element.name)),
+                    "CheckIP6Header" => (Followed::Own6, format!("{}.own", element.name)),
+                    _ => continue,
+                };
+                assert_eq!(element.config, "MARTIANS true", "{}", element.name);
+                let is_followed =
+                    follows.iter().any(|follows| follows.what == what && follows.targets.contains(&handler));
+                // As in `brickway run`, where what was in ESP is of a known sender.
+                assert_eq!(is_followed, !element.name.starts_with("inner"), "{}", element.name);
+                checks += 1;
+            }
+        }
+        assert!(checks >= 10, "{checks}");
     }
 }

@@ -28,7 +28,7 @@ use super::config::{ClusterConfig, NodeConfig, Role};
 use super::fronts;
 use super::keys::HelloKeys;
 use super::relaying::Relaying;
-use crate::drop_in::{Follow, Path};
+use crate::drop_in::{Follow, Path, refused_sources};
 use crate::features::Protector;
 use crate::run::meter;
 
@@ -390,11 +390,15 @@ impl Between {
         let generation = state.mirror.local_address_generation();
         let addresses = (self.addresses != Some(generation))
             .then(|| state.mirror.local_addresses().map(|known| known.address).collect::<Vec<_>>());
+        let refused = addresses.as_ref().map(|_| refused_sources(state.mirror.local_addresses()));
         drop(state);
+        for (what, sources) in refused.into_iter().flatten() {
+            problems.extend(tell_followers(router, what, &sources));
+        }
         if self.addresses.is_none() {
             problems.extend(protector.wait());
         }
-        protector.prepare(&mut |what| problems.extend(tell_followers(router, what)));
+        protector.prepare(&mut |what| problems.extend(tell_followers(router, what, "")));
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
             protector.set_own_addresses(&addresses);
@@ -566,11 +570,11 @@ fn node_text(node: u32) -> String {
     if node == NOBODY { String::new() } else { node.to_string() }
 }
 
-/// Has the elements that follow something of Linux look. Returns what went wrong.
-fn tell_followers(router: &mut Router, what: Followed) -> Vec<String> {
+/// Writes to the elements that follow something of Linux. Returns what went wrong.
+fn tell_followers(router: &mut Router, what: Followed, value: &str) -> Vec<String> {
     let all = Follows::of(router.config()).into_iter().filter(|follows| follows.what == what);
     let targets: Vec<String> = all.flat_map(|follows| follows.targets).collect();
-    targets.iter().filter_map(|target| router.write(target, "").err()).collect()
+    targets.iter().filter_map(|target| router.write(target, value).err()).collect()
 }
 
 /// The nodes that the fabric has a way to.

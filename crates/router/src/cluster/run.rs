@@ -195,6 +195,8 @@ pub(super) fn run(
         flat: Arc::new(flat),
         mirror: Some((service, following)),
         ports: own_ports,
+        // Linux gets no packet of a port.
+        filtered: None,
         specs,
         supervisor,
         guard: None,

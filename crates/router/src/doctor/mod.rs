@@ -29,7 +29,7 @@ use graph::setup::Shared;
 use packet::IpVersion;
 use serde_json::json;
 
-use crate::drop_in::linux_may_forward;
+use crate::drop_in::Graph;
 use crate::open_files;
 use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
@@ -259,7 +259,7 @@ impl Patient {
     fn of(settings: &Settings) -> Self {
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
-            port.keep_segments(linux_may_forward(Some(&settings.features), &port.name));
+            port.keep_segments(Graph::Ours(settings).leaves_to_linux(&port.name));
             PatientPort {
                 device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,
@@ -271,7 +271,7 @@ impl Patient {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
             files: open_files::needed(&settings.ports, settings.workers.count),
-            filters: settings.features.filter(),
+            filters: Graph::Ours(settings).filters(),
             frames: settings.memory.frames,
             frame_bytes: settings.memory.frame_bytes(&settings.ports),
             linux_is_slow_path: settings.features.need_linux_to_forward(),

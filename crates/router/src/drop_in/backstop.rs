@@ -3,7 +3,6 @@
 
 use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
-use graph::lang::{FlatConfig, first_name};
 use ports::{GroOff, PERMITTED_MARK};
 
 use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
@@ -13,6 +12,14 @@ pub(super) const PERMITTED: &str = "?permitted=yes";
 
 /// The same where nothing filters: Linux opens ESP of these packets without asking the router.
 pub(super) const CHECKED: &str = "?checked=yes";
+
+/// From where Linux must not forward what the filters have not permitted.
+#[derive(Clone, Debug)]
+pub(crate) struct Filtered {
+    pub(crate) ports: Vec<PortSettings>,
+    /// The route to their source that Linux has to ask of packets, if that is checked.
+    pub(crate) source: Option<SourceRoute>,
+}
 
 /// The filters' hold on Linux.
 #[derive(Debug)]
@@ -65,13 +72,6 @@ impl Guard {
         let source = settings.features.source_route();
         Guard::raise(&settings.ports, settings.general.fail, source)
     }
-}
-
-/// Whether a configuration filters: then it marks what Linux may forward.
-pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
-    config.elements.iter().any(|element| {
-        first_name(&element.config).is_some_and(|port| port.starts_with("host:") && port.ends_with(PERMITTED))
-    })
 }
 
 /// Takes away what a router with `fail = "closed"` left on these ports.

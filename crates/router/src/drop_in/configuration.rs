@@ -8,6 +8,7 @@ use elements::devices::follow_linux::Followed;
 use graph::lang::{name_argument, name_arguments};
 use packet::wire::ethernet::MacAddr;
 
+use super::Graph;
 use super::backstop::{CHECKED, PERMITTED};
 use super::plan::{Part, Plan};
 use crate::features::vlan;
@@ -87,7 +88,7 @@ const LOOKUPS: [&str; 2] = ["rt4", "rt6"];
 /// A feature lacks something, a file perhaps.
 pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Result<String> {
     let mut plan = Plan::default();
-    let filters = settings.filters();
+    let filters = Graph::Ours(settings).filters();
     plan.text(&[HEAD, INPUT, KINDS].concat());
     let has_vlans = ports.iter().any(|port| port.vlan.is_some());
     if has_vlans {
@@ -271,30 +272,38 @@ fn host(plan: &mut Plan, paint: usize, port: &PlannedPort, output: &Part) -> Par
 
 /// Linux behind one port: where frames enter it, and where those that it sends come from.
 pub(super) fn to_host(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, String) {
-    let PlannedPort { name, mac, mtu, host, .. } = port;
-    let tap = name_argument(&format!("tap:{name}?mac={mac}&mtu={mtu}"));
-    let (to, from) = match host {
-        Host::Interface => {
-            (format!("ToDevice({})", name_argument(&format!("host:{name}"))), "Idle".to_owned())
-        }
-        Host::Tap => (format!("ToDevice({tap})"), format!("FromDevice({tap})")),
-        Host::None => ("Discard".to_owned(), "Idle".to_owned()),
+    let PlannedPort { name, host, .. } = port;
+    let to = match host {
+        Host::Interface => format!("ToDevice({})", name_argument(&format!("host:{name}"))),
+        Host::Tap => format!("ToDevice({})", tap(port)),
+        Host::None => "Discard".to_owned(),
     };
-    (plan.element(format_args!("host{paint}"), format_args!("{to}")), from)
+    (plan.element(format_args!("host{paint}"), format_args!("{to}")), from_host(port))
+}
+
+/// The TAP interface that stands for a port, as an argument.
+fn tap(PlannedPort { name, mac, mtu, .. }: &PlannedPort) -> String {
+    name_argument(&format!("tap:{name}?mac={mac}&mtu={mtu}"))
+}
+
+/// Where the frames come from that Linux sends by one port.
+pub(super) fn from_host(port: &PlannedPort) -> String {
+    if port.host == Host::Tap { format!("FromDevice({})", tap(port)) } else { "Idle".to_owned() }
 }
 
 /// How one port hands over to Linux what the filters have permitted.
 fn permit(plan: &mut Plan, paint: usize, port: &PlannedPort, mark: &str) -> Part {
-    let name = format!("permit{paint}");
-    let permit = match port.host {
-        Host::None => plan.element(name, format_args!("Discard")),
-        _ => {
-            let host = name_argument(&format!("host:{}{mark}", port.name));
-            plan.element(name, format_args!("ToDevice({host})"))
-        }
-    };
+    let permit = plan.element(format_args!("permit{paint}"), format_args!("{}", marking(port, mark)));
     plan.line(format_args!("as_permitted[{paint}] -> {permit};"));
     permit
+}
+
+/// The element that hands packets to Linux with a mark, as if they came in by one port.
+pub(super) fn marking(port: &PlannedPort, mark: &str) -> String {
+    match port.host {
+        Host::None => "Discard".to_owned(),
+        _ => format!("ToDevice({})", name_argument(&format!("host:{}{mark}", port.name))),
+    }
 }
 
 /// Whether Linux forwards what it gets, by whatever port that came.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
+use control::change::Address;
 use control::mirror::Mirror;
 use control::service::Service;
 use elements::devices::OpenPort;
@@ -19,7 +20,7 @@ use ports::{Station, VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
 use super::stations::{Above, Stations};
-use super::{InKernel, RouterPort, error_source4, error_source6};
+use super::{Graph, InKernel, RouterPort, error_source4, error_source6};
 use crate::features::{FeatureSettings, Follower, vlan};
 
 /// What one port was like when the configuration last heard of it.
@@ -59,22 +60,35 @@ impl Own {
             error_source6(of_port().map(|known| known.address)),
         );
         let vrf = mirror.vrf_table(index);
-        let mut own = Own { errors_from, ..Own::default() };
-        for known in mirror.local_addresses().filter(|known| mirror.vrf_table(known.index) == vrf) {
-            match known.address {
-                IpAddr::V4(address) => {
-                    own.ipv4.push(address);
-                    // A network of one or two addresses has no broadcast address (RFC 3021, 2.1).
-                    let hosts = 32_u32.checked_sub(known.prefix_length.into()).filter(|&bits| bits > 1);
-                    own.ipv4.extend(hosts.map(|bits| {
-                        Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(32 - bits).unwrap_or(0))
-                    }));
-                }
-                IpAddr::V6(address) => own.ipv6.push(address),
-            }
-        }
-        own
+        let (ipv4, ipv6) =
+            no_sources(mirror.local_addresses().filter(|known| mirror.vrf_table(known.index) == vrf));
+        Own { errors_from, ipv4, ipv6 }
     }
+}
+
+/// Returns the sources that nobody but the host with these addresses has, its networks' broadcast addresses among them.
+fn no_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> (Vec<Ipv4Addr>, Vec<Ipv6Addr>) {
+    let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+    for known in addresses {
+        match known.address {
+            IpAddr::V4(address) => {
+                ipv4.push(address);
+                // A network of one or two addresses has no broadcast address (RFC 3021, 2.1).
+                let hosts = 32_u32.checked_sub(known.prefix_length.into()).filter(|&bits| bits > 1);
+                ipv4.extend(hosts.map(|bits| {
+                    Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(32 - bits).unwrap_or(0))
+                }));
+            }
+            IpAddr::V6(address) => ipv6.push(address),
+        }
+    }
+    (ipv4, ipv6)
+}
+
+/// Returns what elements get that refuse the sources of a host with these addresses.
+pub(crate) fn refused_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> [(Followed, String); 2] {
+    let (ipv4, ipv6) = no_sources(addresses);
+    [(Followed::Own4, words(&ipv4)), (Followed::Own6, words(&ipv6))]
 }
 
 /// Returns the host's addresses in the main table and in the VRFs of these ports. Those of other VRFs are not the host's to packets
@@ -139,14 +153,15 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// What follows for these ports; `features` are those of a graph of ours.
+    /// What follows for the ports of a graph; `features` are those of a graph of ours.
     pub(crate) fn new(
         ports: Vec<RouterPort>,
         features: Option<&FeatureSettings>,
+        graph: Graph<'_>,
         shared: Shared,
         followers: Vec<Arc<dyn Follower>>,
     ) -> Self {
-        let in_kernel = InKernel::new(&ports, features, &shared);
+        let in_kernel = InKernel::new(&ports, features, |port| graph.leaves_to_linux(port), &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
         let (above, leaves_clients) = (vec![Above::default(); ports.len()], vec![false; ports.len()]);
         let may_filter = features.is_none_or(FeatureSettings::filter);
@@ -399,7 +414,7 @@ fn write(router: &mut Router, targets: Vec<String>, value: &str) -> Vec<String> 
 
 #[cfg(test)]
 mod tests {
-    use control::change::{Address, Change, Link as KernelLink, Source};
+    use control::change::{Change, Link as KernelLink, Source};
 
     use super::*;
 

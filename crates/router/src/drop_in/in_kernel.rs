@@ -23,7 +23,7 @@ use ports::{
 };
 
 use super::samples::Samples;
-use super::{RouterPort, linux_may_forward, sysctls};
+use super::{RouterPort, sysctls};
 use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
 use crate::settings::Driver;
@@ -124,16 +124,18 @@ impl InKernel {
     const KEY: &str = "forwarding in the kernel";
 
     /// That of a router with these ports; `features` are those of a graph of ours, `None` if it is somebody else's.
+    /// `linux_may` says of which ports Linux may forward transit before the graph has seen it.
     pub(crate) fn new(
         ports: &[RouterPort],
         features: Option<&FeatureSettings>,
+        linux_may: impl Fn(&str) -> bool,
         shared: &Shared,
     ) -> Arc<Mutex<Self>> {
         let place = |name: &str| ports.iter().position(|port| port.name == name);
         let member = |(number, port): (usize, &RouterPort)| {
             let below = port.vlan.as_ref().and_then(|(below, _)| place(below));
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
-            let linux_may = linux_may_forward(features, &port.name);
+            let linux_may = linux_may(&port.name);
             let lacks_queues = port.driver.is_xdp() && lacks_queues(&port.name);
             let (device, sources) = (below.unwrap_or(number), sources.unwrap_or_default());
             Member { device, sources, linux_may, lacks_queues, ..Member::default() }

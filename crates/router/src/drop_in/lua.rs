@@ -4,7 +4,8 @@ use anyhow::{Result, bail};
 use elements::devices::follow_linux::Followed;
 use graph::lang::{name_argument, name_arguments, quote};
 
-use super::configuration::{HOST, PlannedPort, to_host};
+use super::backstop::PERMITTED;
+use super::configuration::{HOST, PlannedPort, from_host, marking, to_host};
 use super::plan::{Part, Plan};
 
 /// A script that is the router.
@@ -57,7 +58,9 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
     for (index, port) in ports.iter().enumerate() {
         let PlannedPort { name, mac, .. } = port;
         let (paint, word) = (index + 1, name_argument(name));
-        plan.comment(&format!("{name}."));
+        plan.comment(&format!(
+            "{name}. The script sees no tags of VLAN 0: Linux, which takes them off, would forward past it."
+        ));
         let filter = plan.element(format_args!("filter{paint}"), format_args!("HostEtherFilter({mac})"));
         plan.follow(Followed::Ether, name, &filter, "ether");
         plan.follow(Followed::Stations, name, &filter, "stations");
@@ -65,16 +68,24 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         plan.follow(Followed::Own4, name, &main, "own");
         plan.follow(Followed::Own6, name, &main, "own6");
         let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
-        plan.line(format_args!("FromDevice({word}) -> {filter} -> Paint({paint}) -> {to};"));
+        plan.line(format_args!(
+            "FromDevice({word}) -> {filter} -> tag{paint} :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);"
+        ));
+        plan.line(format_args!("tag{paint}[0] -> VLANDecap(false) -> tag{paint};"));
+        plan.line(format_args!("tag{paint}[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> tag{paint};"));
+        plan.line(format_args!("tag{paint}[2] -> Paint({paint}) -> {to};"));
+        plan.line(format_args!("out{paint} :: ToDevice({word});"));
         if checks_sources {
             plan.line(format_args!("believed[{paint}] -> [{index}] {main};"));
+            let (host, from) = to_host(&mut plan, paint, port);
+            plan.line(format_args!("unseen[{paint}] -> {host};  {from} -> out{paint};"));
+        } else {
+            plan.line(format_args!("{} -> out{paint};", from_host(port)));
         }
-        let (host, from) = to_host(&mut plan, paint, port);
-        plan.line(format_args!("as_it_came[{paint}] -> {host};"));
-        plan.line(format_args!("out{paint} :: ToDevice({word});"));
-        plan.line(format_args!("{main}[{index}] -> out{paint};  {from} -> out{paint};"));
+        plan.line(format_args!("{main}[{index}] -> out{paint};"));
+        plan.line(format_args!("as_it_came[{paint}] -> {};", marking(port, PERMITTED)));
     }
-    plan.comment("What the script leaves to Linux, as it came.");
+    plan.comment("What the script leaves to Linux, as it came. It has a mark: Linux forwards nothing from our ports without it.");
     plan.line(format_args!("{main}[{}] -> frames;", ports.len()));
     Ok(plan.finish())
 }
@@ -97,6 +108,8 @@ fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
     plan.line(format_args!(
         "sources[0] -> Strip(14) -> {check} -> source :: CheckReversePath({names}, MODE \"{modes}\") -> UnstripToMACHeader -> believed;"
     ));
-    plan.line(format_args!("source[1] -> UnstripToMACHeader -> frames;"));
+    // The script does not see these, so Linux takes those to itself, and forwards none.
+    plan.line(format_args!("unseen :: PaintSwitch;  unseen[0] -> Discard;"));
+    plan.line(format_args!("source[1] -> UnstripToMACHeader -> Punt -> unseen;"));
     plan.line(format_args!("sources[1] -> believed;"));
 }

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `backstop` | what keeps Linux from forwarding past the filters |
 //! | `configuration` | the configuration; features (`crate::features`) add their parts |
+//! | `judging` | whether anything filters |
 //! | `lua` | the configuration around a script |
 //! | `plan` | a configuration in the making |
 //! | `ports` | what opens the ports, and how Linux sees them |
@@ -21,6 +22,7 @@ mod backstop;
 mod configuration;
 mod following;
 mod in_kernel;
+mod judging;
 mod lua;
 mod plan;
 mod ports;
@@ -41,20 +43,21 @@ use graph::lang::{FlatConfig, split_arguments, unquote};
 use graph::setup::Shared;
 use packet::sync::lock;
 
-pub(crate) use backstop::{Guard, lift, marks_permitted};
+pub(crate) use backstop::{Filtered, Guard, lift};
 pub(crate) use configuration::{
     Frame, RESOLVE, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses, with_header,
 };
 pub use configuration::{PlannedPort, PlannedVlan};
-pub(crate) use following::{Follow, Following};
+pub(crate) use following::{Follow, Following, refused_sources};
 pub use in_kernel::Path;
 pub(crate) use in_kernel::{InKernel, by_kernel};
+pub(crate) use judging::{Graph, permitting, steering_ports};
 pub(crate) use lua::{ELEMENT as LUA_ELEMENT, Script};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 
 use crate::beside_linux;
-use crate::features::{FeatureSettings, vlan};
+use crate::features::vlan;
 use crate::settings::Settings;
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
@@ -77,13 +80,6 @@ pub(crate) fn follow_paths(shared: &Shared) {
     {
         lock(&*in_kernel).follow_paths();
     }
-}
-
-/// Returns whether Linux may forward transit that comes in by a port: nothing filters, and Linux forwards. `features` are those of
-/// a graph of ours.
-pub(crate) fn linux_may_forward(features: Option<&FeatureSettings>, port: &str) -> bool {
-    features.is_some_and(|features| !features.filter())
-        && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, port))
 }
 
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.

@@ -311,7 +311,7 @@ features! {
 }
 
 impl FeatureSettings {
-    /// Whether one of them keeps packets from being forwarded.
+    /// Returns whether one of them keeps packets from being forwarded: a part of what `drop_in::Graph` decides.
     pub(crate) fn filter(&self) -> bool {
         self.all().iter().any(|feature| feature.filters())
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use control::api::{DriftChecks, Server, ServerError, ServerOptions, Unanswered, default_socket};
-use control::backstop::{BackstopDrops, SourceRoute};
+use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{RECEIVER, SENDER};
@@ -23,7 +23,7 @@ use super::meter::{self, Meter};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
 use crate::cluster::Relaying;
-use crate::drop_in::{self, Follow, Guard};
+use crate::drop_in::{self, Filtered, Follow, Graph, Guard};
 use crate::features::Running;
 use crate::load::{self, Messages};
 use crate::notify::Notify;
@@ -235,9 +235,9 @@ impl Live {
     }
 
     /// Keeps Linux from forwarding past the filters from now on.
-    pub(super) fn raise_guard(&self, source_route: Option<SourceRoute>) -> Result<()> {
-        let settings = self.settings();
-        *lock(&self.guard) = Some(Guard::raise(&settings.ports, settings.general.fail, source_route)?);
+    pub(super) fn raise_guard(&self, filtered: &Filtered) -> Result<()> {
+        let fail = self.settings().general.fail;
+        *lock(&self.guard) = Some(Guard::raise(&filtered.ports, fail, filtered.source)?);
         Ok(())
     }
 
@@ -337,7 +337,7 @@ impl Live {
         // The start added this to the ports' options; without it here, each port would seem changed.
         new.follows_ipsec = old.follows_ipsec;
         for port in &mut new.ports {
-            port.keep_segments(drop_in::linux_may_forward(Some(&old.features), &port.name));
+            port.keep_segments(Graph::Ours(&old).leaves_to_linux(&port.name));
         }
         let changed = old.differences(&new);
         let done = self.with_running(|running| {
@@ -398,6 +398,11 @@ impl Live {
             return Err(
                 "the ports that forward by Linux's tables cannot change while the router runs".to_owned()
             );
+        }
+        if Graph::File(&flat, &self.arguments.ports).filters() && lock(&self.guard).is_none() {
+            return Err(format!(
+                "{file} may drop packets, which Linux would forward now; expected a restart for a configuration that filters"
+            ));
         }
         // A port has one owner until the router ends, which a new element would be the second of.
         let devices = |config: &FlatConfig| -> BTreeSet<String> {

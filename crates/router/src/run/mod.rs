@@ -149,7 +149,8 @@ pub(crate) struct RunArguments {
   brickway reload                                     has it read its file again; what save() returned, restore() gets
 
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
-brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it.
+brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it. Linux
+forwards nothing else that came in by the ports: frames with several tags, packets that a card merged, multicast.
 rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
 `brickway show handlers main.exports` lists the script's own handlers. main.state is its state, main.errors the number of failed
 calls, main.last_error the last error.")]
@@ -459,7 +460,7 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports, supervisor, guard } = subject;
+    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard } = subject;
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
@@ -496,8 +497,8 @@ pub(crate) fn operate(
             bail!("--read {path}: no element named '{element}'");
         }
     }
-    let filters = guard.is_none() && drop_in::marks_permitted(&flat);
-    if guard.is_none() && !filters && mirror.is_some() {
+    let filtered = filtered.filter(|_| guard.is_none());
+    if guard.is_none() && filtered.is_none() && mirror.is_some() {
         drop_in::lift(&settings.ports);
     }
     let signals = Signals::catch(&shared).context("cannot catch signals")?;
@@ -519,8 +520,8 @@ pub(crate) fn operate(
     // Ports and elements know the host's addresses before the first packet.
     live.follow();
     // Until then Linux forwards what the ports do not take yet.
-    if filters {
-        live.raise_guard(FeatureSettings::source_route_in(&flat))?;
+    if let Some(filtered) = &filtered {
+        live.raise_guard(filtered)?;
     }
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?

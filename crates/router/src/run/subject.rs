@@ -12,7 +12,7 @@ use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
 
 use super::RunArguments;
-use crate::drop_in::{self, Follow, Following, Guard, RouterPort};
+use crate::drop_in::{self, Filtered, Follow, Following, Graph, Guard, RouterPort};
 use crate::features::FeatureSettings;
 use crate::load;
 use crate::settings::{PortSettings, Settings};
@@ -29,6 +29,8 @@ pub(crate) struct Subject {
     pub(crate) specs: Vec<(String, String)>,
     /// Who watches the threads that are there already, and those to come.
     pub(crate) supervisor: Supervisor,
+    /// From where Linux must not forward what the graph has not permitted, if something filters.
+    pub(crate) filtered: Option<Filtered>,
     /// What keeps Linux from forwarding past the filters, if that was set up already.
     pub(crate) guard: Option<Guard>,
 }
@@ -59,6 +61,11 @@ pub(super) fn subject(
         let source = load::read(Path::new(file))?;
         load::check_parameters(&source, &options.parameters)?;
         let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
+        let filters = Graph::File(&flat, &specs).filters();
+        let steering = drop_in::steering_ports(&flat, &specs);
+        if filters {
+            specs = drop_in::permitting(&flat, specs);
+        }
         let names = drop_in::ports_of(&flat).into_iter();
         let texts = names.map(|name| match specs.iter().find(|(known, _)| *known == name) {
             Some((name, spec)) => format!("{name}={spec}"),
@@ -75,6 +82,7 @@ pub(super) fn subject(
                 flat: Arc::new(flat),
                 mirror: None,
                 ports: Vec::new(),
+                filtered: filters.then_some(Filtered { ports: steering, source: None }),
                 specs,
                 supervisor,
                 guard: None,
@@ -84,24 +92,31 @@ pub(super) fn subject(
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
         let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
-        let following = following(ports, None, &flat, shared, &supervisor)?;
+        let graph = Graph::File(&flat, &arguments.ports);
+        let following = following(ports, None, graph, &flat, shared, &supervisor)?;
         let mirror = Some((service, following));
+        let filtered = filters.then(|| Filtered {
+            ports: all_of(&settings_of_ports, steering),
+            source: FeatureSettings::source_route_in(&flat),
+        });
         return Ok(Some(Subject {
             source,
             flat: Arc::new(flat),
             mirror,
+            filtered,
             ports: settings_of_ports,
             specs,
             supervisor,
             guard: None,
         }));
     }
-    // A script sees all packets: nothing is forwarded in the kernel.
     let script = arguments.script.as_ref();
+    // A script sees all packets: nothing is forwarded in the kernel.
     let features = script.is_none().then_some(&settings.features);
+    let graph = if script.is_some() { Graph::Script } else { Graph::Ours(settings) };
     let mut settings_of_ports = settings.ports.clone();
     for port in &mut settings_of_ports {
-        port.keep_segments(drop_in::linux_may_forward(features, &port.name));
+        port.keep_segments(graph.leaves_to_linux(&port.name));
     }
     let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
@@ -109,11 +124,17 @@ pub(super) fn subject(
     let text = drop_in::configuration(&ports, &service, settings, script)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
-    let mirror = Some((service, following(ports, features, &flat, shared, &supervisor)?));
+    let mirror = Some((service, following(ports, features, graph, &flat, shared, &supervisor)?));
+    let filtered = graph.filters().then(|| Filtered {
+        ports: settings_of_ports.clone(),
+        // What Linux checks by its rp_filter it checks anyway.
+        source: features.and_then(FeatureSettings::source_route),
+    });
     Ok(Some(Subject {
         source,
         flat: Arc::new(flat),
         mirror,
+        filtered,
         ports: settings_of_ports,
         specs,
         supervisor,
@@ -121,9 +142,16 @@ pub(super) fn subject(
     }))
 }
 
+/// The ports of the lookups, and those of `steering` that are not among them.
+fn all_of(ports: &[PortSettings], steering: Vec<PortSettings>) -> Vec<PortSettings> {
+    let others = steering.into_iter().filter(|port| ports.iter().all(|known| known.name != port.name));
+    ports.iter().cloned().chain(others).collect()
+}
+
 fn following(
     ports: Vec<RouterPort>,
     features: Option<&FeatureSettings>,
+    graph: Graph<'_>,
     flat: &FlatConfig,
     shared: &Shared,
     supervisor: &Supervisor,
@@ -132,7 +160,7 @@ fn following(
     let names: Vec<String> = devices.map(|port| port.name.clone()).collect();
     let usual = FeatureSettings::default();
     let followers = features.unwrap_or(&usual).follow(flat, &names, shared, supervisor)?;
-    Ok(Box::new(Following::new(ports, features, shared.clone(), followers)))
+    Ok(Box::new(Following::new(ports, features, graph, shared.clone(), followers)))
 }
 
 /// Whether a configuration works by Linux's policies of IPsec.

@@ -562,7 +562,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether there is something that Linux must not forward past the router.
+    /// Returns whether there is something that Linux must not forward past the router: a part of what `drop_in::Graph` decides.
     pub(crate) fn filters(&self) -> bool {
         self.features.filter() || self.general.fail == Fail::Closed
     }

@@ -270,6 +270,8 @@ pub(crate) enum Policy {
     /// The route to the source has to lead back. Prefixes with the port that they are behind, or none: these are no
     /// sources.
     Sources(Vec<(Prefix, Option<usize>)>),
+    /// A script, or a configuration: UDP passes, right behind the IP header.
+    Udp,
 }
 
 impl Policy {
@@ -277,7 +279,7 @@ impl Policy {
     pub(crate) fn text(&self) -> String {
         match self {
             Policy::List(rules) => rules.iter().map(|rule| rule.text() + "\n").collect(),
-            Policy::Sources(_) => String::new(),
+            Policy::Sources(_) | Policy::Udp => String::new(),
         }
     }
 
@@ -295,6 +297,7 @@ impl Policy {
                     let best = known.max_by_key(|(prefix, _)| prefix.length);
                     best.is_some_and(|&(_, port)| port == Some(input))
                 }
+                Policy::Udp => packet.first == 17,
             }
     }
 }
