@@ -138,7 +138,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute and take as long.
-WAITING := capture cluster cluster_security churn conformance demo documents drop_in export faults filtering in_kernel log lua multipath redirects routing_daemons vlan web web_page
+WAITING := capture cluster cluster_security churn conformance demo documents drop_in export faults filtering in_kernel log lua multipath redirects routing_daemons supervision vlan web web_page
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.

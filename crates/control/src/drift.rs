@@ -95,6 +95,7 @@ pub fn check(service: &Service, ends: &AtomicBool) -> io::Result<Checked> {
     }
     let begin = Instant::now();
     while !service.wait_synchronised(Duration::from_millis(100)) && begin.elapsed() < LONGEST {
+        packet::pulse::beat();
         may_go_on(ends)?;
     }
     let left = compare(service, ends)?.drift.differing;
@@ -150,6 +151,7 @@ fn everything(ends: &AtomicBool) -> io::Result<Told> {
     let mut told = Told::by(Source::Netlink);
     let begin = Instant::now();
     while !kernel.is_synchronised() {
+        packet::pulse::beat();
         may_go_on(ends)?;
         if begin.elapsed() > LONGEST {
             return Err(io::ErrorKind::TimedOut.into());

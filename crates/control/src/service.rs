@@ -19,6 +19,7 @@
 //! What keeps link addresses, MTUs and the host's addresses in step with the ports is called as soon as one of them has changed
 //! ([`Service::on_link_change`]), before routes are gathered. And the workers' slow path asks for neighbours ([`Service::questions`]).
 
+use packet::pulse::Holder;
 use packet::sync::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +36,7 @@ use crate::cluster::member::{self, Cluster, MemberOptions};
 use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};
 use crate::netlink::{self, Kernel, KernelOptions};
-use crate::supervisor::{LONGEST_SILENCE_WITH_TABLES, LONGEST_WAIT, Pulse, Supervisor};
+use crate::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 
 /// How long changes may wait for each other.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
@@ -111,6 +112,7 @@ impl State {
 
 pub(crate) struct Common {
     state: Mutex<State>,
+    holder: Holder,
     synchronised: Condvar,
     waker: OwnedFd,
     /// Called when a link or an address has changed.
@@ -132,11 +134,12 @@ impl Common {
         let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let state = Mutex::new(State { mirror, kernel, fpm, cluster, socket_errors: 0, ends: false });
         let (on_link_change, questions) = (Mutex::default(), Mutex::default());
-        Ok(Common { state, synchronised: Condvar::new(), waker, on_link_change, questions })
+        let (holder, synchronised) = (Holder::default(), Condvar::new());
+        Ok(Common { state, holder, synchronised, waker, on_link_change, questions })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.holder.lock(&self.state)
     }
 
     /// Takes the neighbours to ask for, which are not asked for again.
@@ -202,7 +205,7 @@ impl Service {
         let copy = common.clone();
         let descriptors = descriptors(&common.lock()).map_err(ServiceError::Thread)?;
         let thread = std::thread::Builder::new().name("control".to_owned());
-        let pulse = options.supervisor.watch("control", LONGEST_SILENCE_WITH_TABLES);
+        let pulse = options.supervisor.watch("control");
         let thread = thread.spawn(move || work(&copy, &descriptors, pulse)).map_err(ServiceError::Thread)?;
         Ok(Service { common, threads: vec![thread] })
     }

@@ -255,6 +255,7 @@ impl Table<u32> for Dir24_8 {
         compiler.changes.note_everything();
         // The RIB's order puts a route before those inside it: each paints over what it refines.
         for Route { prefix, next_hop } in rib.iter() {
+            packet::pulse::beat();
             let (first, last) = u32::bounds(prefix);
             let net24 = (first >> 8) as usize;
             if prefix.prefix_len() > 24 {

@@ -325,6 +325,8 @@ impl<T: Send + Sync> Writer<T> {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
+            // A reader that hangs is another thread's fault.
+            packet::pulse::beat();
             pause(look);
         }
         true

@@ -116,7 +116,10 @@ pub trait Table<A: Family>: Send + Sync + Sized + 'static {
         rib: &Rib<A>,
         prefixes: &[A::Net],
     ) -> Result<(), TableError> {
-        prefixes.iter().try_for_each(|&prefix| self.update(compiler, rib, prefix))
+        prefixes.iter().try_for_each(|&prefix| {
+            packet::pulse::beat();
+            self.update(compiler, rib, prefix)
+        })
     }
 
     /// Whether a table for these routes is never full, so that it can be compiled later. `false`, if that is not known.

@@ -4,8 +4,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
+use packet::pulse;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::graph::Graph;
@@ -93,7 +94,16 @@ impl Mail {
         let (sender, receiver) = channel();
         // Nobody waits any more only when whoever asked gave up.
         let posted = self.post(move |graph| drop(sender.send(call(graph))));
-        posted.then(|| receiver.recv().ok()).flatten()
+        if !posted {
+            return None;
+        }
+        // A copy that hangs is another thread's fault.
+        loop {
+            match receiver.recv_timeout(pulse::PIECE) {
+                Err(RecvTimeoutError::Timeout) => pulse::beat(),
+                answer => return answer.ok(),
+            }
+        }
     }
 
     /// What ends the thread's sleep.

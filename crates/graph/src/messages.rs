@@ -141,10 +141,15 @@ pub struct Queued(());
 impl Queued {
     /// Waits until what was printed so far is written, for at most `limit`; returns whether it is.
     pub fn flush(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let is_written = [&ERRORS, &OUTPUT].map(|stream| stream.flush(deadline));
-        is_written == [true, true]
+        flush(limit)
     }
+}
+
+/// As [`Queued::flush`], for a thread that ends the process.
+pub fn flush(limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let is_written = [&ERRORS, &OUTPUT].map(|stream| stream.flush(deadline));
+    is_written == [true, true]
 }
 
 impl Drop for Queued {

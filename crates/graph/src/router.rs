@@ -12,13 +12,14 @@
 
 use packet::sync::lock;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use packet::pulse::Beats;
 use packet::{Pool, PoolOptions, PoolStats};
 
 use crate::context::{ElementStats, combined};
@@ -53,7 +54,7 @@ const SLOW_PRIORITY: i32 = -10;
 const TIMER_SLACK_NS: std::num::NonZeroU64 = std::num::NonZeroU64::new(1_000).expect("not zero");
 
 /// Longest time a worker blocks at all.
-pub const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub const LONGEST_SLEEP: Duration = packet::pulse::PIECE;
 
 /// Longest time that [`Router::run_here`] blocks before it looks whether it was stopped: a signal wakes nobody.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -317,8 +318,8 @@ impl Worker {
 /// How busy a worker was.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Rounds of the thread: it stands still when the thread hangs.
-    rounds: Arc<AtomicU64>,
+    /// Rounds of the thread, and what long jobs count within one.
+    beats: Arc<Beats>,
     busy_ns: AtomicI64,
     since: Mutex<Option<Instant>>,
 }
@@ -438,7 +439,7 @@ impl Router {
         for Worker { thread, turns, .. } in &self.workers {
             // The first round is over when the second one has begun. A thread that hangs is the supervisor's.
             let is_on_its_way =
-                || turns.rounds.load(Ordering::Relaxed) < 2 && begin.elapsed() < LONGEST_START;
+                || turns.beats.count().load(Ordering::Relaxed) < 2 && begin.elapsed() < LONGEST_START;
             while is_on_its_way() && thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
                 std::thread::sleep(Duration::from_micros(100));
             }
@@ -603,6 +604,15 @@ impl Router {
         answers.into_iter().flatten().collect()
     }
 
+    /// As [`Router::write`] of an element's handler, but waits for nobody: a thread may hang.
+    pub fn post(&self, target: &str, value: &str) {
+        let Ok(Some((element, handler))) = self.resolve(target.trim()) else { return };
+        for worker in &self.workers {
+            let (handler, value) = (handler.to_owned(), value.to_owned());
+            worker.mail.post(move |graph| _ = graph.write(element, &handler, &value));
+        }
+    }
+
     /// The names of all read handlers, `element.handler`, in the order of the configuration.
     pub fn handlers(&mut self) -> Vec<String> {
         let config = self.config.clone();
@@ -683,11 +693,11 @@ impl Router {
             .collect()
     }
 
-    /// The name of each thread, and a count that grows at least once in [`LONGEST_SLEEP`] while it is at work.
-    pub fn beats(&self) -> Vec<(String, Arc<AtomicU64>)> {
+    /// The name of each thread, and its beats, at least one in [`LONGEST_SLEEP`] while it is at work.
+    pub fn beats(&self) -> Vec<(String, Arc<Beats>)> {
         let workers = self.workers();
         let named = |(index, worker): (usize, &Worker)| {
-            (thread_name(index, index >= workers), worker.turns.rounds.clone())
+            (thread_name(index, index >= workers), worker.turns.beats.clone())
         };
         self.workers.iter().enumerate().map(named).collect()
     }
@@ -830,11 +840,11 @@ impl Thread {
             ));
         }
         let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
-        // Nobody else writes the count, so a plain store will do.
-        let (mut rounds, counter) = (0, self.turns.rounds.clone());
+        let beats = self.turns.beats.clone();
+        beats.attach();
         loop {
-            rounds += 1;
-            counter.store(rounds, Ordering::Relaxed);
+            // No other thread writes the count, so a plain store will do.
+            beats.count().store(beats.count().load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             if self.mail_box.may_have_mail() && self.read_mail() {
                 return;
             }

@@ -18,6 +18,7 @@
 //! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |
+//! | [`pulse`] | how a thread shows that it is at work |
 //! | [`random`] | pseudo-random numbers |
 //! | [`SharedMemory`] | memory that is read from outside the process |
 //! | [`sync`] | locks whose holders may panic |
@@ -42,6 +43,7 @@ mod plain_header;
 mod plain_ipv6_header;
 pub mod pool;
 mod prefetch;
+pub mod pulse;
 pub mod random;
 mod return_stack;
 mod shared_memory;

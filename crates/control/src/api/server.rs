@@ -37,7 +37,7 @@ use super::place::{make_folder, reading_path, sweep};
 use super::request::{Request, Show, VERSION};
 use super::rows::Row;
 use crate::accounts;
-use crate::supervisor::{LONGEST_SILENCE, LONGEST_WAIT, Pulse, Supervisor};
+use crate::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 
 /// Connections at a time, of each socket. Clients come, ask and go.
 const CONNECTIONS: usize = 8;
@@ -374,7 +374,7 @@ impl Server {
             send_timeout: options.send_timeout,
             stop: stop.clone(),
         };
-        let pulse = options.supervisor.watch("control-socket", LONGEST_SILENCE);
+        let pulse = options.supervisor.watch("control-socket");
         let thread = std::thread::Builder::new()
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept(&doors, &woken, pulse))
@@ -506,7 +506,7 @@ struct Acceptor {
 
 impl Acceptor {
     fn accept(&self, doors: &[Door], woken: &UnixStream, pulse: Pulse) {
-        let longest_wait = Timespec { tv_sec: LONGEST_WAIT.as_secs() as i64, tv_nsec: 0 };
+        let longest_wait = Timespec { tv_sec: 0, tv_nsec: LONGEST_WAIT.subsec_nanos().into() };
         loop {
             pulse.beat();
             let all = doors.iter().map(|door| door.listener.as_fd()).chain([woken.as_fd()]);

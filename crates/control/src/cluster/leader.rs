@@ -41,6 +41,7 @@ pub(super) fn lead(
     options: &MemberOptions,
     pulse: &Pulse,
 ) -> Result<(), LogError> {
+    pulse.beat();
     let mut ledger = Ledger::default();
     let result = lead_with(&mut ledger, common, store, guard, options, pulse);
     options.host.ends_to_lead();
@@ -58,7 +59,7 @@ fn lead_with(
 ) -> Result<(), LogError> {
     let mut reads = 0;
     let stored = loop {
-        match pulse.waits(|| Stored::read(store)) {
+        match Stored::read(store) {
             Err(LogError::Changed) if reads < MOST_READS => reads += 1,
             other => break other?,
         }
@@ -162,7 +163,7 @@ fn lead_with(
         let is_full = gathering.is_some_and(|since| since.elapsed() >= LONGEST_GATHERING);
         if gathering.is_some() && (is_idle || is_full) {
             records.extend(ledger.take_pending());
-            match pulse.waits(|| writer.append(&mut records)) {
+            match writer.append(&mut records) {
                 Ok(()) => {
                     gathering = None;
                     told.clear();
@@ -175,7 +176,7 @@ fn lead_with(
             }
         }
         if writer.is_long() && !ledger.has_pending() && records.is_empty() {
-            match pulse.waits(|| writer.write_table(ledger.snapshot())) {
+            match writer.write_table(ledger.snapshot()) {
                 Ok(()) => {}
                 Err(StoreError::Fenced { .. }) => return Ok(()),
                 Err(error) => {

@@ -31,7 +31,7 @@ use crate::api::MovedRow;
 use crate::mirror::{ClusterExits, Exit};
 use crate::service::Common;
 use crate::store::{Event, Guard, Operation, Session, Store, StoreError};
-use crate::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
+use crate::supervisor::{Pulse, Supervisor};
 
 /// How long changes may wait for each other before workers see them.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
@@ -435,7 +435,7 @@ pub(crate) fn start(common: &Arc<Common>, options: MemberOptions) -> io::Result<
     let (control, member) = (Arc::clone(common), Arc::clone(common));
     let following = options.clone();
     options.store.supervise(&options.supervisor);
-    let pulse = |name: &str| options.supervisor.watch(name, LONGEST_SILENCE_WITH_TABLES);
+    let pulse = |name: &str| options.supervisor.watch(name);
     let (of_control, of_member) = (pulse("control"), pulse("member"));
     Ok(vec![
         spawn(
@@ -459,11 +459,12 @@ pub(crate) fn start(common: &Arc<Common>, options: MemberOptions) -> io::Result<
 fn follow(common: &Common, options: &MemberOptions, pulse: &Pulse) {
     let MemberOptions { store, host, .. } = options;
     let (mut told, mut changes) = (String::new(), 0);
+    pulse.beat();
     while !common.lock().ends() {
-        let problem = match pulse.waits(|| Stored::read(store)) {
+        let problem = match Stored::read(store) {
             Err(LogError::Changed) if changes < MOST_CHANGES => {
                 changes += 1;
-                std::thread::sleep(STEP);
+                packet::pulse::sleep(STEP);
                 continue;
             }
             Err(error) => error.to_string(),
@@ -477,7 +478,7 @@ fn follow(common: &Common, options: &MemberOptions, pulse: &Pulse) {
             host.message(&format!("tables stay as they are for now: {problem}"));
             told = problem;
         }
-        std::thread::sleep(RETRY);
+        packet::pulse::sleep(RETRY);
     }
 }
 
@@ -674,7 +675,7 @@ impl<'a> Member<'a> {
                 }
             }
             // Who leads goes on: if another one does, it finds out when the store answers again.
-            std::thread::sleep(RETRY);
+            packet::pulse::sleep(RETRY);
         }
         self.stop_leading();
         self.options.host.set_leader_ports(&[]);
@@ -684,7 +685,11 @@ impl<'a> Member<'a> {
         self.options.shared.leads.store(false, Ordering::SeqCst);
         if let Some((thread, _)) = self.leading.take() {
             // A panic has been printed; there is nobody left to tell. The leader may be writing a whole table.
-            let _ = self.pulse.waits(|| thread.join());
+            while !thread.is_finished() {
+                self.pulse.beat();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = thread.join();
         }
     }
 
@@ -709,7 +714,7 @@ impl<'a> Member<'a> {
                 return Ok(());
             }
             // It may be what this node was before it was started anew.
-            std::thread::sleep(STEP);
+            packet::pulse::sleep(STEP);
         }
         self.options.shared.sessions.fetch_add(1, Ordering::SeqCst);
         let puts = links.iter().map(|(number, link)| Operation::Put {
@@ -721,7 +726,7 @@ impl<'a> Member<'a> {
         if !puts.is_empty() {
             store.commit(None, puts)?;
         }
-        let (entries, revision) = self.pulse.waits(|| store.list("nodes/"))?;
+        let (entries, revision) = store.list("nodes/")?;
         let (events, news) = channel();
         let _watch_nodes = store.watch("nodes/", revision, events.clone());
         if let Some(cluster) = &mut self.common.lock().cluster {
@@ -731,11 +736,11 @@ impl<'a> Member<'a> {
             cluster.store_problem = None;
         }
         entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
-        let (entries, revision) = self.pulse.waits(|| store.list("ports/"))?;
+        let (entries, revision) = store.list("ports/")?;
         let mut watches = vec![store.watch("ports/", revision, events.clone())];
         entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
         for of in ["config", "rest/"] {
-            let (entries, revision) = self.pulse.waits(|| store.list(of))?;
+            let (entries, revision) = store.list(of)?;
             watches.push(store.watch(of, revision, events.clone()));
             entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
         }
@@ -907,7 +912,7 @@ impl<'a> Member<'a> {
         // Linux has the ports before it is asked what it knows.
         self.tell_host();
         let (common, options, of_thread) = (Arc::clone(self.common), self.options.clone(), guard.clone());
-        let pulse = options.supervisor.watch("leader", LONGEST_SILENCE_WITH_TABLES);
+        let pulse = options.supervisor.watch("leader");
         let thread = std::thread::Builder::new().name("leader".to_owned()).spawn(move || {
             let store = options.store.clone();
             if let Err(error) = lead(&common, &store, of_thread, &options, &pulse) {

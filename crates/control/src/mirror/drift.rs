@@ -5,7 +5,7 @@ use super::Mirror;
 use super::routes::{Key, MirrorFamily, Stored};
 use super::targets::Content;
 use crate::change::{Change, Part, RouteKey, Source};
-use packet::IpVersion;
+use packet::{IpVersion, pulse};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -136,6 +136,7 @@ impl Told {
     pub fn digests(&self) -> BTreeMap<DigestOf, Digest> {
         let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
         for (key, &digest) in &self.routes {
+            pulse::beat();
             let version = IpVersion::of(key.prefix.addr());
             let of = DigestOf { source: self.source, table: key.table, version };
             digests.entry(of).or_default().add(digest);
@@ -149,6 +150,7 @@ impl Mirror {
     fn for_each_digest<A: MirrorFamily>(&self, mut visit: impl FnMut(Source, RouteKey, u64)) {
         for (&table, routes) in &self.tables.tables {
             for (key, stored) in A::routes(routes).iter() {
+                pulse::beat();
                 let (key, source, Stored { target, protocol, .. }) =
                     (Key::route_key(key, table), key.source, stored);
                 visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).value.digest));

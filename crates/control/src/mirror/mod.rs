@@ -198,6 +198,7 @@ impl Mirror {
             self.count(Count::NotForSource);
             return;
         }
+        packet::pulse::beat();
         let was_there = match change {
             Change::Link(link) => self.put_link(link),
             Change::LinkGone(index) => self.remove_link(index),

@@ -8,7 +8,7 @@ use super::{Count, Mirror, Problem, fixed};
 use crate::change::{ObjectKind, RouteKey, RouteKind};
 use fib::{EditError, MAIN, NextHopIndex};
 use ipnet::IpNet;
-use packet::IpVersion;
+use packet::{IpVersion, pulse};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most tables of the FIB. Each takes 29 MB even with a single route, both copies together (`memory.rs` of `fib` maps
@@ -64,6 +64,7 @@ impl Mirror {
         key: Key<A>,
         new: Option<Stored>,
     ) -> bool {
+        pulse::beat();
         let Key { network, length, .. } = key;
         let stands = self.tables.tables.entry(table).or_default();
         let was_empty = stands.is_empty();
@@ -355,6 +356,7 @@ impl Mirror {
         let mut prefixes: Vec<(A, u8)> = routes.iter().map(|(key, _)| (key.network, key.length)).collect();
         prefixes.dedup();
         for (network, length) in prefixes {
+            pulse::beat();
             let next_hop = self.next_hop_at(table, view.filter, network, length);
             self.install(view.fib_table, network, length, next_hop);
         }
@@ -402,6 +404,7 @@ impl Mirror {
         let mut gone: Vec<(u32, Key<A>)> = Vec::new();
         for (&table, routes) in &self.tables.tables {
             let all = A::routes(routes).iter();
+            let all = all.inspect(|_| pulse::beat());
             gone.extend(all.filter(|(key, stored)| is_gone(self, key, stored)).map(|(key, _)| (table, *key)));
         }
         for &(table, key) in &gone {

@@ -45,9 +45,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::supervisor::{LONGEST_SILENCE, Supervisor};
+use crate::supervisor::{LONGEST_WAIT, Supervisor};
 use error::Failure;
 pub use error::StoreError;
+use packet::pulse;
 pub use session::{Guard, Session, SessionId};
 pub use watch::{Event, Watch};
 
@@ -59,9 +60,6 @@ pub const MOST_OPERATIONS: usize = 128;
 
 /// Most bytes of keys and values in one commit: what fits into a request under etcd's default (`--max-request-bytes`).
 pub const MOST_BYTES: usize = 1_500_000;
-
-/// Time between two beats of the store's thread.
-const BEAT: Duration = Duration::from_secs(1);
 
 /// Time between two attempts to reach a store that is away.
 const RETRY: Duration = Duration::from_millis(100);
@@ -195,7 +193,16 @@ impl StoreThread {
     ) -> Result<T, Failure> {
         let (answers, answer) = mpsc::sync_channel(1);
         self.runtime.spawn(async move { answers.send(task.await) });
-        answer.recv().unwrap_or_else(|_| Err(Failure::away("the thread of the store has ended")))
+        // Every operation has its limit, and a thread that hangs is another one's fault.
+        loop {
+            match answer.recv_timeout(LONGEST_WAIT) {
+                Ok(answer) => return answer,
+                Err(mpsc::RecvTimeoutError::Timeout) => pulse::beat(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::away("the thread of the store has ended"));
+                }
+            }
+        }
     }
 }
 
@@ -268,11 +275,11 @@ impl Store {
 
     /// Has the store's thread supervised, which renews sessions and on whose answers all callers wait.
     pub fn supervise(&self, supervisor: &Supervisor) {
-        let pulse = supervisor.watch("store", LONGEST_SILENCE);
+        let pulse = supervisor.watch("store");
         self.common.thread.runtime.spawn(async move {
             loop {
                 pulse.beat();
-                sleep(BEAT).await;
+                sleep(LONGEST_WAIT).await;
             }
         });
     }

@@ -3,7 +3,7 @@
 use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
 use crate::{AnyTable, Change, FibFamily, NextHopIndex, NextHops, Rib, TableError};
 use ipnet::IpNet;
-use packet::Family;
+use packet::{Family, pulse};
 use std::hash::Hash;
 
 /// One change of a route.
@@ -151,6 +151,7 @@ impl<P: Copy + Eq + Hash + Send + Sync> Fib<P> {
         self.has_unpublished = false;
         let (passive, _) = self.writer.both();
         for vrf in self.vrfs.values_mut() {
+            pulse::beat();
             if let Some(tables) = passive.vrfs[vrf.index].as_mut() {
                 compile_put_off(&mut vrf.ipv4, &mut tables.ipv4);
                 compile_put_off(&mut vrf.ipv6, &mut tables.ipv6);
@@ -164,6 +165,7 @@ impl<P: Copy + Eq + Hash + Send + Sync> Fib<P> {
             put(behind, index, tables);
         }
         for vrf in self.vrfs.values_mut() {
+            pulse::beat();
             let both = (behind.vrfs[vrf.index].as_mut(), ahead.vrfs[vrf.index].as_ref());
             let (Some(behind), Some(ahead)) = both else { continue };
             catch_up(&mut vrf.ipv4, &mut behind.ipv4, &ahead.ipv4);
@@ -208,7 +210,10 @@ fn release<P: Copy + Eq + Hash>(next_hops: &mut NextHops<P>, index: NextHopIndex
 }
 
 fn release_all<P: Copy + Eq + Hash, A: Family>(next_hops: &mut NextHops<P>, rib: &Rib<A>) {
-    rib.iter().for_each(|found| release(next_hops, found.next_hop));
+    rib.iter().for_each(|found| {
+        pulse::beat();
+        release(next_hops, found.next_hop);
+    });
 }
 
 /// Changes one route in the RIB, the table and the books of the next hops, or nothing.
@@ -219,6 +224,7 @@ fn change<P: Copy + Eq + Hash, A: FibFamily>(
     prefix: A::Net,
     step: Step,
 ) -> Result<Change, EditError> {
+    pulse::beat();
     if let Step::Insert(next_hop) | Step::Replace(next_hop) = step
         && !next_hops.exists(next_hop)
     {
@@ -296,7 +302,10 @@ fn load<P: Copy + Eq + Hash, A: FibFamily>(
         rebuild(half, table);
         return Err(error.into());
     }
-    half.rib.iter().for_each(|found| hold(next_hops, found.next_hop));
+    half.rib.iter().for_each(|found| {
+        pulse::beat();
+        hold(next_hops, found.next_hop);
+    });
     release_all(next_hops, &before);
     Ok(())
 }

@@ -241,7 +241,10 @@ impl<P: Copy> State<P> {
     /// Moves the tables to where their readers are to find them.
     fn relocate(&mut self, shared: Option<&Shared<P>>) -> Result<(), TableError> {
         let region = shared.map(|shared| &shared.region);
-        self.vrfs.iter_mut().flatten().try_for_each(|tables| tables.relocate(region))?;
+        self.vrfs.iter_mut().flatten().try_for_each(|tables| {
+            packet::pulse::beat();
+            tables.relocate(region)
+        })?;
         self.shared = region.and_then(SharedState::new);
         Ok(())
     }

@@ -511,6 +511,7 @@ pub(super) fn rebuild(
             table.top[top] = u32::from(ranges[current].1.get());
             continue;
         }
+        packet::pulse::beat();
         for number in 0..MIDDLE {
             let first = first | (number as u128) << REST_BITS;
             let slot = table.middle_slot(compiler, first);

@@ -413,6 +413,7 @@ pub(super) fn update_all(
     let mut set = Ok(());
     let mut rest = prefixes;
     while let (&[prefix, ..], true) = (rest, set.is_ok() && compiler.touched.len() < MANY_GAPS) {
+        packet::pulse::beat();
         let chunk = chunk_of(&prefix);
         let is_inside = |prefix: &&Ipv4Net| prefix.prefix_len() >= CHUNK_BITS && chunk_of(prefix) == chunk;
         let inside = rest.iter().take_while(is_inside).count();
@@ -455,6 +456,7 @@ pub(super) fn rebuild(
     // `first` is the range in which a chunk begins.
     let mut first = 0;
     for chunk in 0..CHUNKS {
+        packet::pulse::beat();
         let last_address = (chunk as u32) << REST_BITS | REST_MASK;
         let end = range_at(&ranges, first, last_address) + 1;
         table.set_ranges(compiler, chunk, &ranges[first..end]).map_err(|NoRoom| {
@@ -479,6 +481,7 @@ pub(super) fn catch_up(table: &mut Rank, compiler: &mut RankCompiler, ahead: &Ra
         table.blocks[..entries].copy_from_slice(&ahead.blocks[..entries]);
     }
     for &(first, last) in compiler.changes.stretches() {
+        packet::pulse::beat();
         for chunk in first as usize..=last as usize {
             let entry = ahead.chunks[chunk];
             table.chunks[chunk] = entry;

@@ -131,6 +131,7 @@ impl<'a, A: Family> Flattening<'a, A> {
 
     fn all(mut self, routes: btree_map::Range<'_, A::Key, NextHopIndex>) {
         for (&found, &next_hop) in routes {
+            packet::pulse::beat();
             let (start, length) = A::of_key(found);
             while self.open.last().is_some_and(|&(end, _)| end < start) {
                 self.close();

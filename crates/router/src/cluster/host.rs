@@ -3,9 +3,9 @@
 use packet::sync::lock;
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +14,7 @@ use control::api::MovedRow;
 use control::cluster::member::{Host, LeaderPort, LinkStatus, MemberShared, Membership, Traffic};
 use control::cluster::protection::Told;
 use control::service::Service;
-use control::supervisor::{LONGEST_SILENCE, Supervisor};
+use control::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 use elements::devices::follow_linux::{Followed, Follows};
 use elements::fabric::{FabricHostPorts, HostPort};
 use fabric::NodeId;
@@ -88,11 +88,17 @@ struct Hooks {
 impl Hooks {
     fn start(supervisor: &Supervisor) -> std::io::Result<Hooks> {
         let (commands, queue) = channel::<String>();
-        let pulse = supervisor.watch("hooks", LONGEST_SILENCE);
+        let pulse = supervisor.watch("hooks");
         let run = move || {
-            while let Ok(command) = pulse.waits(|| queue.recv()) {
+            loop {
+                pulse.beat();
+                let command = match queue.recv_timeout(LONGEST_WAIT) {
+                    Ok(command) => command,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
                 tracing::info!(event = "hook", "cluster: running '{command}'");
-                match pulse.waits(|| Command::new("sh").args(["-c", &command]).status()) {
+                match status_of(&command, &pulse) {
                     Ok(status) if status.success() => {}
                     Ok(status) => tracing::warn!(event = "hook", "cluster: '{command}' ended with {status}"),
                     Err(error) => tracing::warn!(event = "hook", "cluster: cannot run '{command}': {error}"),
@@ -108,6 +114,18 @@ impl Hooks {
         if let (Some(commands), Some(command)) = (&self.commands, command) {
             // The thread ends after us.
             let _ = commands.send(command);
+        }
+    }
+}
+
+/// Runs a command, which may take its time.
+fn status_of(command: &str, pulse: &Pulse) -> std::io::Result<ExitStatus> {
+    let mut child = Command::new("sh").args(["-c", command]).spawn()?;
+    loop {
+        pulse.beat();
+        match child.try_wait()? {
+            Some(status) => return Ok(status),
+            None => std::thread::sleep(Duration::from_millis(20)),
         }
     }
 }
@@ -502,7 +520,8 @@ impl Follow for Between {
     }
 
     fn leave(&mut self, router: &mut Router) {
-        let _ = router.write("hellos.drain", "true");
+        // A worker may hang.
+        router.post("hellos.drain", "true");
         self.host.stop_daemon();
         std::thread::sleep(REST);
     }

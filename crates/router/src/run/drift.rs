@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use control::drift::{Checked, check};
+use control::supervisor::Pulse;
 
 use super::live::Live;
 use crate::settings::Period;
@@ -37,9 +38,11 @@ impl Checker {
         }
         self.last = Instant::now();
         let (live, ends) = (live.clone(), self.ends.clone());
-        let spawned = std::thread::Builder::new()
-            .name("drift".to_owned())
-            .spawn(move || check_and_report(&live, &ends));
+        let pulse = live.supervisor.watch("drift");
+        let spawned = std::thread::Builder::new().name("drift".to_owned()).spawn(move || {
+            check_and_report(&live, &ends, &pulse);
+            pulse.retire();
+        });
         match spawned {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => tracing::error!(event = "drift", "drift: {error}"),
@@ -57,10 +60,11 @@ impl Drop for Checker {
     }
 }
 
-fn check_and_report(live: &Live, ends: &AtomicBool) {
+fn check_and_report(live: &Live, ends: &AtomicBool, pulse: &Pulse) {
     let Some(service) = &live.service else { return };
     // A kernel that refuses leaves the thread as it is. Linux gives each thread a priority of its own.
     let _ = rustix::process::setpriority_process(None, PRIORITY);
+    pulse.beat();
     match check(service, ends) {
         Ok(Checked { found, example, left }) => {
             if let Some(example) = example {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use control::supervisor::{LONGEST_SILENCE, Pulse};
+use control::supervisor::Pulse;
 use graph::context::Place;
 
 use super::capture::{For, Session, rings};
@@ -45,7 +45,7 @@ impl Live {
     pub(super) fn begin_exports(self: &Arc<Self>) -> Result<()> {
         for exporter in exporters(&self.settings())? {
             let (live, name) = (self.clone(), exporter.name());
-            let pulse = self.supervisor.watch(name, LONGEST_SILENCE);
+            let pulse = self.supervisor.watch(name);
             let thread = std::thread::Builder::new().name(name.to_owned());
             thread
                 .spawn(move || live.export(exporter, pulse))
@@ -63,8 +63,7 @@ impl Live {
                 tracing::error!(event = "export", "[{}]: {problem}", exporter.name());
                 break;
             }
-            pulse.beat();
-            std::thread::sleep(LOOK);
+            packet::pulse::sleep(LOOK);
         }
         pulse.retire();
     }

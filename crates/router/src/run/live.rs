@@ -1,5 +1,6 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
+use packet::pulse::Holder;
 use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,6 +35,7 @@ use crate::settings::options::Opt;
 pub(super) struct Live {
     /// `None` once it is to end.
     router: Mutex<Option<Router>>,
+    router_holder: Holder,
     /// What mirrors Linux.
     pub(super) service: Option<Service>,
     following: Mutex<Option<Box<dyn Follow>>>,
@@ -85,6 +87,7 @@ impl Live {
         let (service, following) = mirror.unzip();
         Arc::new(Live {
             router: Mutex::new(Some(router)),
+            router_holder: Holder::default(),
             service,
             following: Mutex::new(following),
             guard: Mutex::new(guard),
@@ -160,7 +163,7 @@ impl Live {
 
     /// Does something with the router; an error once it is ending.
     pub(super) fn with_router<R>(&self, act: impl FnOnce(&mut Router) -> R) -> Result<R, String> {
-        lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
+        self.router_holder.lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
     }
 
     /// Has the router's `control` woken when a link or an address of Linux has changed, so that [`Live::follow`] is called at once.

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
-use control::supervisor::{Fault, LONGEST_SILENCE, Problem};
+use control::supervisor::{Fault, Problem};
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
 use graph::context::Globals;
@@ -70,7 +70,9 @@ use watch::watch;
 /// How long messages may take to be written before the summary.
 const LONGEST_FLUSH: Duration = Duration::from_secs(2);
 /// How long a router may take to end in good order after a fault.
-const LONGEST_END: Duration = Duration::from_secs(5);
+const LONGEST_END: Duration = Duration::from_secs(2);
+/// How long one whose thread hangs may take to send others round it. Its end waits for no thread.
+const LONGEST_LEAVE: Duration = Duration::from_millis(500);
 
 /// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
 #[derive(Args, Clone, Debug)]
@@ -589,20 +591,23 @@ pub(crate) fn operate(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has all threads watched from now on. A fault ends the router: in good order, or else by force, for a thread that hangs may
-/// keep the end waiting. The kernel then takes back what belonged to the process, and Linux forwards.
+/// Has all threads watched from now on. A fault ends the router: in good order if the main thread is quick, else by force, for a
+/// thread that hangs may keep the end waiting. The kernel then takes back what belonged to the process, and Linux forwards.
 fn supervise(live: &Live) -> Result<()> {
     let beats = live.with_router(|router| router.beats()).map_err(anyhow::Error::msg)?;
     for (name, beats) in beats {
-        live.supervisor.watch_count(name, LONGEST_SILENCE, beats);
+        live.supervisor.watch_beats(name, beats);
     }
     let on_fault = |fault: &Fault| {
         let reason = match fault.problem {
             Problem::Ended => "it has ended",
-            Problem::Silent(_) => "it does not answer",
+            Problem::Silent => "it does not answer",
         };
         tracing::error!(event = "fault", thread = fault.thread, reason, "{fault}; the router ends");
-        std::thread::sleep(LONGEST_END);
+        let longest = if fault.problem == Problem::Silent { LONGEST_LEAVE } else { LONGEST_END };
+        let begin = Instant::now();
+        messages::flush(longest);
+        std::thread::sleep(longest.saturating_sub(begin.elapsed()));
         std::process::exit(1);
     };
     live.supervisor.begin(on_fault).context("cannot start the supervisor")

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::supervisor::{Fault, LONGEST_SILENCE, Problem, Pulse};
+use control::supervisor::{Fault, Problem, Pulse};
 use elements::devices::balance::Balancer;
 use graph::router::Control;
 
@@ -23,7 +23,7 @@ const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for the end, showing rates. A thread that failed, if one did, is why it came.
 pub(super) fn watch(arguments: &RunArguments, live: &Arc<Live>, control: &Control) -> Option<Fault> {
-    let pulse = live.supervisor.watch("main", LONGEST_SILENCE);
+    let pulse = live.supervisor.watch("main");
     let fault = watch_until_end(arguments, live, control, &pulse);
     // What is to come may take its time.
     pulse.retire();

@@ -46,7 +46,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::routing::get;
 use control::api::Backend;
-use control::supervisor::{LONGEST_SILENCE, Pulse, Supervisor};
+use control::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -69,8 +69,6 @@ const ANSWERS: usize = 4;
 const EVENTS: usize = 16;
 /// The time in which a request's head has to come, a TLS handshake has to be done, and a client has to take something.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the thread shows that it is alive.
-const BEAT: Duration = Duration::from_secs(1);
 
 /// What all requests share.
 #[derive(Clone)]
@@ -140,7 +138,7 @@ impl Web {
             return Ok(None);
         }
         let (stop, stopped) = oneshot::channel();
-        let pulse = supervisor.watch("web", LONGEST_SILENCE);
+        let pulse = supervisor.watch("web");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             // One is left for what all clients see alike.
@@ -186,7 +184,7 @@ async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Puls
     let mut stopped = std::pin::pin!(stopped);
     loop {
         pulse.beat();
-        if timeout(BEAT, &mut stopped).await.is_ok() {
+        if timeout(LONGEST_WAIT, &mut stopped).await.is_ok() {
             return;
         }
     }

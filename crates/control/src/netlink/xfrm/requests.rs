@@ -193,6 +193,7 @@ impl Requests {
     fn exchange(&mut self, requests: &[u8], take: &mut dyn FnMut(&Frame<'_>)) -> io::Result<()> {
         self.socket.send(requests)?;
         loop {
+            packet::pulse::beat();
             match self.socket.receive(&mut self.buffer)? {
                 Received::Bytes(length) => {
                     frames(&self.buffer[..length]).flatten().for_each(|frame| take(&frame));

@@ -24,12 +24,13 @@ use control::netlink::xfrm::{
     Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId,
     Watch, WatchOptions,
 };
-use control::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
+use control::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 use elements::devices::OpenPort;
 use elements::devices::follow_linux::Followed;
 use elements::ipsec::{Activation, Contents, Database, Entry, Kept, PolicyAction};
 use graph::setup::Shared;
 use ipsec::{Association, Backend};
+use packet::pulse::{self, Holder};
 use packet::sync::lock;
 use ports::PERMITTED_MARK;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -117,6 +118,7 @@ pub(super) struct State {
 
 struct Common {
     state: Mutex<State>,
+    holder: Holder,
     synchronised: Condvar,
     shared: Shared,
     ports: Vec<String>,
@@ -184,6 +186,7 @@ impl LinuxIpsec {
         Activation::take(shared);
         let common = Arc::new(Common {
             state: Mutex::new(state),
+            holder: Holder::default(),
             synchronised: Condvar::new(),
             shared: shared.clone(),
             ports,
@@ -192,7 +195,7 @@ impl LinuxIpsec {
             ends: AtomicBool::new(false),
             wake_main: Mutex::default(),
         });
-        let pulse = supervisor.watch("ipsec", LONGEST_SILENCE_WITH_TABLES);
+        let pulse = supervisor.watch("ipsec");
         let copy = common.clone();
         let thread = std::thread::Builder::new().name("ipsec".to_owned());
         let thread = thread.spawn(move || work(&copy, kernel, pulse))?;
@@ -212,7 +215,7 @@ impl LinuxIpsec {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.common.state)
+        self.common.lock()
     }
 }
 
@@ -339,6 +342,10 @@ fn open() -> Result<Option<(Watch, Requests)>> {
 }
 
 impl Common {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.holder.lock(&self.state)
+    }
+
     /// Has the thread look around.
     fn wake(&self) {
         // A full counter wakes it as well.
@@ -633,7 +640,7 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
     while !common.ends.load(Ordering::SeqCst) {
         pulse.beat();
         wait(common, watch.as_ref(), caught.as_ref(), due);
-        let mut state = lock(&common.state);
+        let mut state = common.lock();
         let mut has_changed = false;
         let received = watch.as_mut().map_or(Ok(()), |watch| {
             watch.receive(&mut |event| has_changed |= state.apply(event, common.window))
@@ -662,8 +669,8 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
             let source = state.cluster.as_ref().map(InCluster::checked_source);
             // The kernel may have to load modules, which takes seconds; the main thread has to look at the state meanwhile.
             drop(state);
-            let started = Caught::start(source);
-            state = lock(&common.state);
+            let started = pulse::aside(|| Caught::start(source));
+            state = common.lock();
             caught = state.has_started_to_catch(started);
             if caught.is_some() && common.takes_associations(&state) {
                 state.take_over(common.window);
@@ -712,14 +719,14 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
         }
     }
     if let Some(requests) = &mut requests {
-        super::report::report_at_end(&mut lock(&common.state), requests);
+        super::report::report_at_end(&mut common.lock(), requests);
     }
     pulse.retire();
 }
 
 /// Waits until there is something to do.
 fn wait(common: &Common, watch: Option<&Watch>, caught: Option<&Caught>, due: Instant) {
-    let left = due.saturating_duration_since(Instant::now());
+    let left = due.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
     let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     let mut polled = vec![PollFd::from_borrowed_fd(common.waker.as_fd(), PollFlags::IN)];
     polled.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));

@@ -47,6 +47,7 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
     let endpoints = endpoints.collect();
     state.path_mtus.look(endpoints, &mut path_mtu);
     for known in state.sas.values_mut() {
+        packet::pulse::beat();
         let Ok(association) = known.association.clone() else { continue };
         association.set_path_mtu(state.path_mtus.of(&association.settings().endpoints, &mut path_mtu));
         progress.extend(progress_of(known, &association, requests));
