@@ -8,6 +8,7 @@
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
+#   make test-twin random changes of Linux beside Linux alone; SEEDS=20000 of them, some hours
 #   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
@@ -50,7 +51,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-twin test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -138,7 +139,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute and take as long.
-WAITING := capture cluster cluster_security churn conformance demo documents drop_in export faults filtering in_kernel log lua multipath redirects routing_daemons supervision vlan web web_page
+WAITING := capture cluster cluster_security churn conformance demo documents drop_in export faults filtering in_kernel log lua multipath redirects routing_daemons supervision twin vlan web web_page
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
@@ -165,6 +166,11 @@ test-drivers: packages-test rust
 	  BRICKWAY_TEST_DRIVER=$$driver $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test churn --test conformance --test drop_in \
 	    --test filtering --test routing_daemons --test service --test vlan || exit 1; done
 
+# Two worlds, one of them Linux alone, under the same random changes (crates/router/tests/twin). `make test` has 200 seeds.
+test-twin: SEEDS ?= 20000
+test-twin: packages-test rust
+	BRICKWAY_TWIN_SEEDS=$(SEEDS) $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test twin
+
 # The tests of the web page, by what a browser shows. Without BRICKWAY_WEB=1 they say that they were left out.
 test-web: packages-web rust
 	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
@@ -181,7 +187,7 @@ test-psample: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
+	$(MAKE) --no-print-directory lint test-twin test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

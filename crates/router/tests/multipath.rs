@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use netns::router::{forwarded_by_the_kernel, start};
+use netns::wire::Wire;
 use netns::{Network, eventually, is_root};
 use packet::random::SplitMix64;
 use testbed::ipv4::{ipv4, refresh};
 use testbed::ipv6::ipv6;
-use wire::{Wire, frame};
+use wire::frame;
 
 const NEXT_HOPS: u8 = 16;
 /// Pairs of each kind: that 16 next hops have one path for all of them by chance happens once in 16 millions.
@@ -312,8 +313,8 @@ struct Probe {
 
 impl Probe {
     fn new(network: &Network) -> Probe {
-        let from = Wire::open(network, "a");
-        let to = Wire::open_with(network, "b", "af_packet:eth0?ring=8192&promiscuous=yes");
+        let from = Wire::open(network.namespace("a"), "af_packet:eth0");
+        let to = Wire::open(network.namespace("b"), "af_packet:eth0?ring=8192&promiscuous=yes");
         Probe { from, to, random: SplitMix64::new(44) }
     }
 

@@ -39,7 +39,7 @@ impl Namespace {
     }
 
     /// A name that no other namespace of this machine has, of this kind.
-    pub(crate) fn unique_name(kind: &str) -> String {
+    pub fn unique_name(kind: &str) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         format!("{kind}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
     }

@@ -311,7 +311,11 @@ mod tests {
             // Not in Linux's place.
             ("FromDevice(memory:a) -> IPFilter(deny all) -> ToDevice(memory:b);".to_owned(), false),
             ("FromDevice(af_packet:eth1?steer=transit) -> Discard;".to_owned(), true),
-            ("FromDevice(af_packet:eth1?steer=transit, PROTOCOL 2048) -> ToDevice(af_packet:eth2);".to_owned(), true),
+            (
+                "FromDevice(af_packet:eth1?steer=transit, PROTOCOL 2048) -> ToDevice(af_packet:eth2);"
+                    .to_owned(),
+                true,
+            ),
             ("FromDevice(af_packet:eth1?steer=transit) -> ToDevice(null:);".to_owned(), true),
             ("FromDevice(af_packet:eth1?steer=transit) -> ToDevice(af_packet:eth2);".to_owned(), false),
         ] {

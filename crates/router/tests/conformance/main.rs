@@ -3,7 +3,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `wire` | frames to and from a host's interface |
+//! | `wire` | the stations' addresses |
 //! | `ipv4`, `ipv6` | the cases: what is sent, what should come of it, and the clause that says so |
 //! | `ways` | random frames, of which the same comes by Linux, the graph and the kernel |
 
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use netns::Network;
 use netns::router::{PROGRAM, start};
-use wire::{ROUTER, ROUTER_TO_B, Wire};
+use netns::wire::Wire;
+use wire::{ROUTER, ROUTER_TO_B};
 
 /// What should come of a packet.
 #[derive(Clone, Debug)]
@@ -171,9 +172,14 @@ fn is_as_expected(packet: &[u8], expected: &[u8]) -> bool {
     is_timestamp && packet.len() == expected.len() && packet[20..28] == expected[20..28]
 }
 
+/// The interface of a host.
+fn open(network: &Network, host: &str) -> Wire {
+    Wire::open(network.namespace(host), "af_packet:eth0")
+}
+
 /// The interfaces of both hosts. The router knows the hosts, and they know the router.
 fn wires(network: &Network) -> (Wire, Wire) {
-    let (mut a, mut b) = (Wire::open(network, "a"), Wire::open(network, "b"));
+    let (mut a, mut b) = (open(network, "a"), open(network, "b"));
     let warm = |options: &str| network.answers("a", options);
     assert!(netns::eventually(|| warm("10.0.1.1") == 10 && warm("2001:db8:1::1") == 10));
     for to in ["10.0.2.2", "2001:db8:2::2"] {
@@ -290,7 +296,7 @@ fn another_link_address_is_followed_and_the_old_one_is_not_taken_any_more() {
     let (_router, socket) = router(&network, "--slow-path native");
     let plain = || ipv4::plain(1);
     judge(&network, &[ipv4::forwarded_case(1)], &socket, &[]);
-    let (mut a, mut b) = (Wire::open(&network, "a"), Wire::open(&network, "b"));
+    let (mut a, mut b) = (open(&network, "a"), open(&network, "b"));
     network.ip("r", "link set eth1 address 02:00:00:00:01:99");
     let mut to_new = plain();
     to_new[..6].copy_from_slice(&[2, 0, 0, 0, 1, 0x99]);
@@ -327,7 +333,7 @@ fn after_changes_of_routes_and_neighbours_no_packet_is_lost() {
     let network = network();
     let (_router, socket) = router(&network, "--slow-path native");
     judge(&network, &[ipv4::forwarded_case(1)], &socket, &[]);
-    let (mut a, mut b) = (Wire::open(&network, "a"), Wire::open(&network, "b"));
+    let (mut a, mut b) = (open(&network, "a"), open(&network, "b"));
     let done = AtomicBool::new(false);
     let mut sent = 1;
     let mut seen = Seen::default();

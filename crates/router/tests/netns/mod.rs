@@ -5,5 +5,6 @@
 pub(crate) mod cluster;
 pub(crate) mod ipsec;
 pub(crate) mod router;
+pub(crate) mod wire;
 
 pub(crate) use testbed::{Network, Running, eventually, is_root, reply_number};

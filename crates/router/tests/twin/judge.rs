@@ -1,0 +1,64 @@
+//! What may differ between Linux and Brickway: the departures, each with its reason.
+
+use crate::probes::{self, Probe};
+use crate::world::Outcome;
+
+/// A departure: what of a probe it concerns.
+type Departure = (&'static str, fn(&[u8]) -> bool);
+
+/// Packets that the router drops and Linux forwards or answers. `packet` is the IP packet of a probe.
+const DROPPED: &[Departure] = &[
+    ("RFC 1812, 5.3.7: a source of 127/8, 0/8 or 240/4 is not forwarded", |packet| {
+        packet[0] >> 4 == 4 && matches!(packet[12], 0 | 127 | 240..)
+    }),
+    ("RFC 1812, 5.3.7; RFC 4291, 2.7: a source of the router's own comes from nobody else", |packet| {
+        is_own_source(packet)
+    }),
+];
+
+fn is_own_source(packet: &[u8]) -> bool {
+    match packet[0] >> 4 {
+        4 => matches!(packet[12..16], [10, 0, _, 1 | 129 | 254] | [10, 9, 1, 1] | [10, 9, 2, 7]),
+        _ => {
+            packet[8..12] == [0x20, 1, 0xd, 0xb8]
+                && packet[14..23].iter().all(|&byte| byte == 0)
+                && packet[23] == 1
+        }
+    }
+}
+
+/// Whether a frame that came is the probe itself, forwarded, and not an error about it.
+fn is_forwarded(probe: &Probe, frame: &[u8]) -> bool {
+    let sent = &probe.frame[probes::ip_at(&probe.frame)..];
+    let came = &frame[probes::ip_at(frame)..];
+    let protocol = |packet: &[u8]| if packet[0] >> 4 == 4 { packet[9] } else { packet[6] };
+    sent[0] >> 4 == came[0] >> 4 && !matches!((came[0] >> 4, protocol(came)), (4, 1) | (6, 58))
+}
+
+/// How a scenario is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge {
+    /// Whether a filter denies a port.
+    pub(crate) filters: bool,
+    /// Whether there are routes with several paths, of which the two choose by hashes of their own.
+    pub(crate) is_multipath: bool,
+}
+
+impl Judge {
+    /// Returns whether what Brickway made of a probe is what Linux made of it, or a departure.
+    pub(crate) fn agrees(&self, probe: &Probe, linux: &Outcome, ours: &Outcome) -> bool {
+        if self.filters && probe.is_denied {
+            // Linux's filter stands behind the errors about packets that it would have denied.
+            return !ours.iter().any(|(_, frame)| is_forwarded(probe, frame));
+        }
+        let packet = &probe.frame[probes::ip_at(&probe.frame)..];
+        linux == ours
+            || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
+            || (self.is_multipath && linux.len() == ours.len())
+    }
+
+    /// Returns whether a denied packet passed, which it must not at any moment.
+    pub(crate) fn is_leak(&self, probe: &Probe, ours: &Outcome) -> bool {
+        self.filters && probe.is_denied && ours.iter().any(|(_, frame)| is_forwarded(probe, frame))
+    }
+}

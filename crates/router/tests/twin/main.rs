@@ -1,0 +1,325 @@
+//! The twin: two identical worlds, one with Linux alone, one with a router of ours on the ports. Random changes of Linux's state
+//! are made in both, before the router starts and while it runs. After each the same frames are sent to both. What comes out,
+//! where, and every ICMP error must be the same, but for the departures that `judge` lists with their reasons.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `world` | a world: namespaces, links, the router, frames to and from them |
+//! | `changes` | random changes, as commands of `ip` and `sysctl` |
+//! | `probes` | random frames |
+//! | `judge` | what agrees, and the departures |
+//!
+//! A failure prints the fewest changes that show it, and the frame. Variables: `BRICKWAY_TWIN_SEEDS` is the number of seeds
+//! (`make test-all` has 20,000), `BRICKWAY_TWIN_SEED` repeats one.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod changes;
+mod judge;
+#[path = "../netns/mod.rs"]
+mod netns;
+mod probes;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use judge::Judge;
+use packet::random::SplitMix64;
+use probes::Probe;
+use world::{Routing, World};
+
+/// Seeds of a run without variables, over all drivers.
+const SEEDS: u64 = 200;
+const DRIVERS: [&str; 4] = ["auto", "xdp", "af_xdp", "af_packet"];
+/// Scenarios of a driver that run at a time: they mostly wait.
+const AT_A_TIME: usize = 2;
+/// Frames that are sent after a change.
+const PROBES: usize = 40;
+/// How long Brickway may take to follow a change, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The same while a disagreement is shrunk.
+const SHRINKING: Duration = Duration::from_secs(5);
+
+/// A seed's changes.
+#[derive(Clone, Debug)]
+struct Scenario {
+    driver: &'static str,
+    filters: bool,
+    probes: u64,
+    before: Vec<String>,
+    during: Vec<String>,
+}
+
+impl Scenario {
+    fn of(seed: u64) -> Scenario {
+        let mut random = SplitMix64::new(seed);
+        // The driver is the seed's, so that each test has its share.
+        let driver = DRIVERS[(seed % DRIVERS.len() as u64) as usize];
+        let filters = random.one_in(3);
+        let mut changes = |most: u64| -> Vec<String> {
+            let count = random.below(most + 1);
+            (0..count).map(|_| changes::change(&mut random)).collect()
+        };
+        let (before, during) = (changes(8), changes(8));
+        Scenario { driver, filters, probes: random.next_u64(), before, during }
+    }
+
+    fn judge(&self) -> Judge {
+        let is_multipath = |change: &String| change.contains("nexthop via") || change.contains("group");
+        let is_multipath = self.before.iter().chain(&self.during).any(is_multipath);
+        Judge { filters: self.filters, is_multipath }
+    }
+
+    /// The scenario without one of its changes.
+    fn without(&self, at: usize) -> Scenario {
+        let mut fewer = self.clone();
+        if at < fewer.before.len() {
+            fewer.before.remove(at);
+        } else {
+            fewer.during.remove(at - self.before.len());
+        }
+        fewer
+    }
+
+    fn len(&self) -> usize {
+        self.before.len() + self.during.len()
+    }
+}
+
+/// The end of a scenario.
+enum End {
+    Agreed,
+    /// The router did not start.
+    Refused(String),
+    /// What was different.
+    Disagreed(String),
+}
+
+/// Runs a scenario, with a patience for each change.
+fn run(scenario: &Scenario, patience: Duration) -> End {
+    beside(scenario, Routing::Brickway(scenario.driver), patience)
+}
+
+/// The same with something else beside Linux.
+fn beside(scenario: &Scenario, routing: Routing<'_>, patience: Duration) -> End {
+    let (mut linux, mut ours) = (World::new(), World::new());
+    let mut random = SplitMix64::new(scenario.probes);
+    for change in &scenario.before {
+        if linux.make(change) != ours.make(change) {
+            return End::Disagreed(format!("'{change}' succeeds in one world only, before the start"));
+        }
+    }
+    linux.start(Routing::Linux, scenario.filters).unwrap();
+    if let Err(printed) = ours.start(routing, scenario.filters) {
+        return End::Refused(printed);
+    }
+    let mut first = 1u16;
+    let changes = std::iter::once(None).chain(scenario.during.iter().map(Some));
+    for (at, change) in changes.enumerate() {
+        if let Some(change) = change
+            && linux.make(change) != ours.make(change)
+        {
+            return End::Disagreed(format!("'{change}' succeeds in one world only"));
+        }
+        let probes: Vec<Probe> = (0..PROBES).map(|_| probes::probe(&mut random)).collect();
+        if let Some(difference) = compare(scenario, &mut linux, &mut ours, &probes, &mut first, patience) {
+            let last = change.map_or("after the start", String::as_str);
+            return End::Disagreed(format!("change {at} ({last}): {difference}"));
+        }
+    }
+    match drift(&ours, patience) {
+        Some(difference) => End::Disagreed(difference),
+        None => End::Agreed,
+    }
+}
+
+/// Returns what `show drift` finds at the end, if it goes on finding it.
+fn drift(ours: &World, patience: Duration) -> Option<String> {
+    let end = Instant::now() + patience;
+    while ours.has_router() {
+        let (printed, code) = ours.show("drift");
+        if code == Some(0) {
+            break;
+        }
+        if Instant::now() > end {
+            return Some(format!("at the end: show drift: {printed}"));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    None
+}
+
+/// Sends the probes until both worlds agree on them. Returns what is different at the end of the patience.
+fn compare(
+    scenario: &Scenario,
+    linux: &mut World,
+    ours: &mut World,
+    probes: &[Probe],
+    first: &mut u16,
+    patience: Duration,
+) -> Option<String> {
+    let judge = scenario.judge();
+    let end = Instant::now() + patience;
+    let mut pause = Duration::from_millis(10);
+    loop {
+        *first = if *first > 60_000 { 1 } else { *first + PROBES as u16 };
+        linux.send(probes, *first);
+        ours.send(probes, *first);
+        let number = |at: usize| *first + at as u16;
+        let mut differing = Vec::new();
+        // The slowest way is over the router's slow path and Linux: some milliseconds.
+        let until = Instant::now() + pause.max(Duration::from_millis(100));
+        loop {
+            linux.gather();
+            ours.gather();
+            differing.clear();
+            differing.extend((0..probes.len()).filter(|&at| {
+                !judge.agrees(&probes[at], &linux.outcome(number(at)), &ours.outcome(number(at)))
+            }));
+            if differing.is_empty() || Instant::now() > until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What comes twice, or should not come, comes now.
+        std::thread::sleep(Duration::from_millis(8));
+        linux.gather();
+        ours.gather();
+        if let Some(at) = (0..probes.len()).find(|&at| judge.is_leak(&probes[at], &ours.outcome(number(at))))
+        {
+            return Some(format!("a denied packet passed: {}", probes::described(&probes[at].frame)));
+        }
+        if let Some(printed) = ours.end() {
+            return Some(format!("the router ended: {printed}"));
+        }
+        differing
+            .retain(|&at| !judge.agrees(&probes[at], &linux.outcome(number(at)), &ours.outcome(number(at))));
+        let &at = differing.first()?;
+        if Instant::now() > end {
+            let told = |outcome: world::Outcome| {
+                let frames = outcome
+                    .iter()
+                    .map(|(port, frame)| format!("far{}: {}", port + 1, probes::described(frame)));
+                let frames: Vec<String> = frames.collect();
+                if frames.is_empty() { "nothing".to_owned() } else { frames.join("; ") }
+            };
+            return Some(format!(
+                "{} of {} frames; the first, at eth{}: {}\n  Linux    {}\n  Brickway {}\n{}",
+                differing.len(),
+                probes.len(),
+                probes[at].port + 1,
+                probes::described(&probes[at].frame),
+                told(linux.outcome(number(at))),
+                told(ours.outcome(number(at))),
+                ours.show("problems").0,
+            ));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
+
+/// Removes changes while the rest still shows a disagreement.
+fn shrunk(scenario: &Scenario) -> (Scenario, String) {
+    let mut smallest = scenario.clone();
+    let mut difference = String::new();
+    let mut at = smallest.len();
+    while at > 0 {
+        at -= 1;
+        let fewer = smallest.without(at);
+        if let End::Disagreed(why) = run(&fewer, SHRINKING) {
+            smallest = fewer;
+            difference = why;
+        }
+    }
+    (smallest, difference)
+}
+
+/// Describes a failure by the fewest changes that show it.
+fn explained(seed: u64, why: &str) -> String {
+    let scenario = Scenario::of(seed);
+    let (smallest, difference) = shrunk(&scenario);
+    let difference = if difference.is_empty() { why } else { &difference };
+    let filter = if scenario.filters { ", with a filter" } else { "" };
+    format!(
+        "seed {seed}, {}{filter}:\n  before the start: {:#?}\n  while it runs: {:#?}\n{difference}\n",
+        scenario.driver, smallest.before, smallest.during
+    )
+}
+
+/// The number that a variable has.
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs the seeds of a driver.
+fn twin(driver: &str) {
+    if !netns::is_root() {
+        return;
+    }
+    let seeds = match number("BRICKWAY_TWIN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("BRICKWAY_TWIN_SEEDS").unwrap_or(SEEDS),
+    };
+    let seeds: Vec<u64> = seeds.filter(|&seed| Scenario::of(seed).driver == driver).collect();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new((Vec::new(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match run(&Scenario::of(seed), PATIENCE) {
+                        End::Agreed => {}
+                        End::Refused(why) => found.lock().unwrap().1.push(format!("seed {seed}: {why}")),
+                        End::Disagreed(why) => {
+                            let failure = explained(seed, &why);
+                            println!("{failure}");
+                            found.lock().unwrap().0.push(failure);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let ((failures, refused), count) = (found.into_inner().unwrap(), seeds.len());
+    assert!(failures.is_empty(), "{} of {count} seeds differ, printed above", failures.len());
+    assert!(refused.len() * 10 <= count + 10, "too many are refused:\n{}", refused.join("\n"));
+}
+
+/// What would differ between two Linuxes would be a mistake of the twin.
+#[test]
+fn linux_agrees_with_itself() {
+    if !netns::is_root() {
+        return;
+    }
+    let seeds = 0..number("BRICKWAY_TWIN_SEEDS").unwrap_or(SEEDS) / 10;
+    let differing: Vec<String> = seeds
+        .filter_map(|seed| match beside(&Scenario::of(seed), Routing::Linux, PATIENCE) {
+            End::Agreed => None,
+            End::Refused(why) | End::Disagreed(why) => Some(format!("seed {seed}: {why}")),
+        })
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn by_auto() {
+    twin("auto");
+}
+
+#[test]
+fn by_xdp() {
+    twin("xdp");
+}
+
+#[test]
+fn by_af_xdp() {
+    twin("af_xdp");
+}
+
+#[test]
+fn by_af_packet() {
+    twin("af_packet");
+}
