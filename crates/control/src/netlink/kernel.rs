@@ -58,7 +58,7 @@ use crate::change::{Change, InterfaceIndex, Part};
 use crate::netlink::advertisements::Advertisements;
 use crate::netlink::counters::Counters;
 use crate::netlink::frames::{Frame, frames};
-use crate::netlink::message::{DecodeError, Decoded, decode, link_state};
+use crate::netlink::message::{DecodeError, Decoded, decode, is_advertised, link_state};
 use crate::netlink::request;
 use crate::netlink::same_key::{Outcome, SameKey};
 use crate::netlink::schedule::Schedule;
@@ -323,6 +323,14 @@ impl Kernel {
         self.counters.notifications += 1;
         let decoded = decode(frame)?;
         self.look_for_silence(frame, &decoded);
+        if is_advertised(frame) {
+            // The kernel reports a route of an advertisement first, and gives it its lifetime then: what this message
+            // says of it may be that it has expired.
+            self.schedule.soon(Part::Routes6, Instant::now());
+            if matches!(decoded, Decoded::RouteGone(_)) {
+                return Ok(());
+            }
+        }
         self.advertisements.note(frame);
         match (&self.dump, decoded.part()) {
             (_, None) => {

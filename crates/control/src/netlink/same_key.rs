@@ -86,6 +86,7 @@ impl SameKey {
     pub(super) fn replay_ends(&mut self, part: Part) {
         self.replays = false;
         self.before.retain(|key, _| !is_of_part(key, part));
+        self.keys.retain(|key, several| !is_of_part(key, part) || !several.is_plain());
     }
 
     /// A route of a dump.
@@ -181,19 +182,17 @@ impl SameKey {
         self.settle(key, Outcome::tell(Change::Route(elected)))
     }
 
-    /// Keeps what is to be kept of the route in force.
+    /// Keeps what is to be kept of the route in force. Of a key that had several routes messages from before the dump
+    /// may still say that another one went.
     fn keep_paths(&mut self, route: &Route) {
-        if is_ipv6(route) && paths(route).len() > 1 {
+        if is_ipv6(route) && (paths(route).len() > 1 || self.before.contains_key(&route.key)) {
             self.keys.entry(route.key).or_default().first = Some(route.clone());
         }
     }
 
     /// Forgets a key of which nothing more is to be known.
     fn settle(&mut self, key: RouteKey, outcome: Outcome) -> Outcome {
-        let is_plain = |several: &Several| {
-            several.behind.is_empty() && several.first.as_ref().is_none_or(|first| paths(first).len() < 2)
-        };
-        if self.keys.get(&key).is_some_and(is_plain) {
+        if self.keys.get(&key).is_some_and(Several::is_plain) && !self.before.contains_key(&key) {
             self.keys.remove(&key);
         }
         outcome
@@ -201,6 +200,11 @@ impl SameKey {
 }
 
 impl Several {
+    /// Whether there is nothing to remember: one route at most, with one path.
+    fn is_plain(&self) -> bool {
+        self.behind.is_empty() && self.first.as_ref().is_none_or(|first| paths(first).len() < 2)
+    }
+
     /// The one that Linux takes, of IPv6 routes (`find_rr_leaf` where `all.forwarding` is set): the first of those
     /// with the best preference. Which path of several, or of an object, has what preference no message says; and
     /// whether a route counts whose link has no carrier depends on settings.
@@ -354,7 +358,9 @@ mod tests {
             same.dump_begins(Part::Routes6);
             dumped.map(|route| same.dumped(route));
             same.replay_begins();
-            assert_eq!(same.removed(gone), Outcome { change: Some(Change::RouteGone(set.key)), needs_dump });
+            // What the dump named is there still.
+            let change = if needs_dump { Change::Route(two.clone()) } else { Change::RouteGone(set.key) };
+            assert_eq!(same.removed(gone), Outcome { change: Some(change), needs_dump });
             same.replay_ends(Part::Routes6);
             assert!(same.before.is_empty() && same.keys.is_empty());
         }
@@ -392,9 +398,18 @@ mod tests {
         }
         // What one of them has that only Linux obeys, makes all of them Linux's.
         same.dump_begins(Part::Routes6);
-        same.dumped(Route { only_linux: Some(OnlyLinux::Attribute(99)), ..low });
-        let Some(Change::Route(elected)) = same.dumped(high) else { panic!("a route") };
+        same.dumped(Route { only_linux: Some(OnlyLinux::Attribute(99)), ..low.clone() });
+        let Some(Change::Route(elected)) = same.dumped(high.clone()) else { panic!("a route") };
         assert_eq!(elected.only_linux, Some(OnlyLinux::Attribute(99)));
+
+        // One goes, a dump has the other one only, and then comes the message.
+        same.dump_begins(Part::Routes6);
+        same.dumped(low.clone());
+        same.replay_begins();
+        assert_eq!(same.removed(&high).change, Some(Change::Route(low.clone())), "the other one stays");
+        same.replay_ends(Part::Routes6);
+        assert!(same.before.is_empty() && same.keys.is_empty());
+        assert_eq!(same.removed(&low), Outcome::tell(Change::RouteGone(low.key)));
     }
 
     #[test]
