@@ -330,3 +330,57 @@ fn sighup_reads_a_configuration_again_and_ends_no_router() {
     assert!(eventually(|| of_ports.printed().contains(nothing)), "{}", of_ports.printed());
     assert_eq!((of_ports.ended(), of_ports.interrupt()), (None, 0));
 }
+
+/// The fields of a thread's status that say what it may do: capabilities in force, no_new_privs, seccomp.
+fn privileges(process: u32, thread: &str) -> Option<(u64, bool, bool)> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let capabilities = u64::from_str_radix(field("CapEff")?, 16).ok()?;
+    Some((capabilities, field("NoNewPrivs")? == "1", field("Seccomp")? == "2"))
+}
+
+/// What all threads of the router in a namespace may do.
+fn privileges_of_all(network: &Network) -> Vec<(u64, bool, bool)> {
+    let (_, pids) = network.run("r", &format!("ip netns pids {}", network.name("r")));
+    let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let mut pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let process = pids.find(|pid| name(pid).trim() == "brickway").unwrap();
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    threads.filter_map(|thread| privileges(process, thread.file_name().to_str()?)).collect()
+}
+
+#[test]
+fn a_router_of_ports_gives_up_what_it_does_not_need() {
+    if !netns::is_root() {
+        return;
+    }
+    // CHOWN, NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK, SYS_NICE, PERFMON, BPF.
+    let needed = [0, 10, 12, 13, 14, 23, 38, 39].iter().fold(0, |all, bit| all | 1_u64 << bit);
+    let network = network();
+    let router = start(&network, "eth1 eth2");
+    router.wait_until("threads with little privileges", || {
+        let all = privileges_of_all(&network);
+        all.len() > 3
+            && all.iter().all(|&(capabilities, no_new, filtered)| {
+                capabilities & !needed == 0 && capabilities != 0 && no_new && filtered
+            })
+    });
+    // What needs them works: the kernel's counters, samples, nftables, another name, a port that goes and comes back.
+    for show in ["ports", "problems", "routes", "cost"] {
+        let (shown, text) = network.run("r", &format!("{PROGRAM} show {show}"));
+        assert!(shown, "show {show}: {text}");
+    }
+    network.ip("r", "link del eth2");
+    network.link(("r", "eth2", "02:00:00:00:02:01"), ("x", "two", "02:00:00:00:02:02"));
+    router.wait_until("the port again", || router.printed().contains("the interface is back"));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+
+    // Elements of a configuration may need more.
+    let file = network.folder.write("r.click", "FromDevice(eth1) -> Discard;");
+    let router = start(&network, &file);
+    assert!(router.printed().contains("keeps all capabilities of its user"), "{}", router.printed());
+    assert!(privileges_of_all(&network).iter().all(|(capabilities, ..)| capabilities & !needed != 0));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}

@@ -135,6 +135,12 @@ pub(super) fn run(
     let topology = config.topology()?;
     let switched = matches!(topology.shape(), Shape::Star { .. }).then(|| topology.nodes());
     look_at_links(node, &looks, switched.is_some());
+    if switched.is_some() {
+        tracing::warn!(
+            "cluster: packets between nodes on shared switches have no tag, so a stranger there can inject some; \
+             expected MACsec on the links (docs/security.md)"
+        );
+    }
     let fabric = node.ports.len() as u16;
     mirror.set_exits(exits(here, config.number, switched, fabric, &ports));
     let tables = Tables::new(own);
@@ -200,6 +206,11 @@ pub(super) fn run(
         specs,
         supervisor,
         guard: None,
+        // Threads of the store run already, and a node runs programs.
+        is_confined: false,
     };
+    tracing::info!(
+        "cluster: the node keeps all capabilities of its user: it runs programs (docs/security.md)"
+    );
     operate(arguments, settings, subject, &registry, shared)
 }

@@ -11,6 +11,7 @@
 //! | `sampled` | samples of what the kernel forwards, and the way of each |
 //! | `cost` | what each step costs |
 //! | `drift` | whether the forwarding tables have Linux's routes, every so often |
+//! | `privileges` | what the process gives up |
 //! | `subject` | what is to run: a file, or ports |
 //! | `watch` | while it runs: rates, balancing, what follows Linux |
 //! | `summary` | what it did |
@@ -24,6 +25,7 @@ mod edges;
 mod export;
 mod live;
 pub(crate) mod meter;
+mod privileges;
 mod sampled;
 mod subject;
 mod summary;
@@ -392,12 +394,20 @@ fn run_settings(
         beside_linux::refuse(&settings)?;
         doctor::warn_at_start(&settings);
     }
+    let keeps = privileges::reason_to_keep(arguments, &settings);
+    if !arguments.print_config {
+        match keeps {
+            Some(reason) => tracing::info!("the router keeps all capabilities of its user: {reason}"),
+            // Before its first thread.
+            None => privileges::keep_needed_capabilities()?,
+        }
+    }
     let registry = crate::classes();
     let shared = Shared::default();
     let Some(mut subject) = subject(arguments, &settings, &registry, &shared)? else {
         return Ok(ExitCode::FAILURE);
     };
-    subject.guard = guard;
+    (subject.guard, subject.is_confined) = (guard, keeps.is_none());
     if arguments.print_config {
         let ports = if is_file { &subject.ports } else { &settings.ports };
         print(&(how_to_run(ports) + &subject.source.text));
@@ -462,7 +472,7 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard } = subject;
+    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, is_confined } = subject;
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
@@ -545,6 +555,9 @@ pub(crate) fn operate(
     }
     for problem in live.feature_problems() {
         tracing::warn!("{problem}");
+    }
+    if is_confined {
+        privileges::refuse_unneeded_calls()?;
     }
     live.notify.ready(&live.status);
     let fault = watch(arguments, &live, &control);

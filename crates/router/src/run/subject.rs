@@ -33,6 +33,8 @@ pub(crate) struct Subject {
     pub(crate) filtered: Option<Filtered>,
     /// What keeps Linux from forwarding past the filters, if that was set up already.
     pub(crate) guard: Option<Guard>,
+    /// Whether the process has given up what it does not need.
+    pub(crate) is_confined: bool,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -86,6 +88,7 @@ pub(super) fn subject(
                 specs,
                 supervisor,
                 guard: None,
+                is_confined: false,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
@@ -108,6 +111,7 @@ pub(super) fn subject(
             specs,
             supervisor,
             guard: None,
+            is_confined: false,
         }));
     }
     let script = arguments.script.as_ref();
@@ -139,6 +143,7 @@ pub(super) fn subject(
         specs,
         supervisor,
         guard: None,
+        is_confined: false,
     }))
 }
 
