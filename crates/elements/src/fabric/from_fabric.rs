@@ -49,6 +49,9 @@
 //! =item *
 //! frames that have passed too many nodes (`circles`) or whose path is cut (`link is down`)
 //!
+//! =item *
+//! hellos by a switch beyond the places of each proven neighbour and of strangers (`too many hellos`)
+//!
 //! =back
 //!
 //! =e
@@ -60,7 +63,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Header, Hello, Kind, Label, NodeSet, Paths, Words};
+use fabric::{Header, Hello, Kind, Label, NodeId, NodeSet, Paths, Words};
 use fib::Adjacency;
 use fib::publish::Reader;
 use graph::{Class, ConfigError, Context, Element, Setup};
@@ -114,6 +117,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         believes_nobody: true,
         paths: node.paths(),
         copy: setup.copy().index,
+        room: Room::new(node.topology.nodes()),
         outputs: Box::new([0; MAX_BATCH]),
         place,
         node,
@@ -131,7 +135,7 @@ const PORTS: u16 = 3;
 
 /// Instead of an output.
 const DROPPED: u16 = 0x8000;
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 13] = [
     NO_HEADER,
     "unknown kind of fabric frame",
     "no node in fabric header",
@@ -144,6 +148,7 @@ const REASONS: [&str; 12] = [
     "no room for an Ethernet header",
     "not from the leader",
     "from a stranger",
+    "too many hellos",
 ];
 
 /// The number that drops a packet for `reason`.
@@ -160,6 +165,7 @@ const NO_SUCH_PORT: u16 = dropped(8);
 const NO_ROOM: u16 = dropped(9);
 const NOT_FROM_THE_LEADER: u16 = dropped(10);
 const STRANGER: u16 = dropped(11);
+const TOO_MANY_HELLOS: u16 = dropped(12);
 
 struct FromFabric {
     node: Arc<Node>,
@@ -173,6 +179,7 @@ struct FromFabric {
     /// Of the paths and of whom is believed.
     version: u64,
     copy: usize,
+    room: Room,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
@@ -322,6 +329,42 @@ fn frame(packet: &mut Packet, kind: u8, label: u32, node: &Node, place: Place) -
     place.links + if kind == Kind::ToHost as u8 { TO_HOST } else { TO_ROUTE }
 }
 
+/// Hellos of each proven neighbour, and of all strangers together, that go to the slow thread in a [`PERIOD_NS`]: fewer than its ring
+/// holds, so that strangers on a switch do not push out what neighbours send. Neighbours send one a few milliseconds.
+const OF_NEIGHBOUR: u8 = 16;
+const OF_STRANGERS: u8 = 64;
+const PERIOD_NS: u64 = 10_000_000;
+
+/// The places of hellos that come by a switch.
+struct Room {
+    ends_ns: u64,
+    strangers: u8,
+    /// By node.
+    neighbours: Box<[u8]>,
+}
+
+impl Room {
+    fn new(nodes: usize) -> Self {
+        Self { ends_ns: 0, strangers: 0, neighbours: vec![0; nodes].into() }
+    }
+
+    /// Takes a place for a hello of a neighbour that is believed, or of a stranger. Returns whether there is one.
+    fn takes(&mut self, sender: Option<NodeId>, now_ns: u64) -> bool {
+        if now_ns >= self.ends_ns {
+            self.ends_ns = now_ns + PERIOD_NS;
+            self.strangers = 0;
+            self.neighbours.fill(0);
+        }
+        let (taken, most) = match sender.and_then(|sender| self.neighbours.get_mut(sender.index())) {
+            Some(taken) => (taken, OF_NEIGHBOUR),
+            None => (&mut self.strangers, OF_STRANGERS),
+        };
+        let has_room = *taken < most;
+        *taken += u8::from(has_room);
+        has_room
+    }
+}
+
 impl FromFabric {
     /// Learns which ways are alive and whose frames are believed.
     #[cold]
@@ -340,7 +383,7 @@ impl Element for FromFabric {
         if self.node.version() != self.version {
             self.look();
         }
-        let Self { node, place, reader, paths, believed, believes_nobody, copy, outputs, .. } = self;
+        let Self { node, place, reader, paths, believed, believes_nobody, copy, room, outputs, .. } = self;
         let outputs = &mut outputs[..batch.len()];
         let known = reader.enter();
         match place.wire {
@@ -361,11 +404,33 @@ impl Element for FromFabric {
             }
         }
         drop(known);
-        for (packet, &output) in batch.packets().iter().zip(&*outputs) {
-            if output < place.links {
-                node.count_relayed(*copy, usize::from(output), packet.len() as u64);
+        for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
+            if *output < place.links {
+                node.count_relayed(*copy, usize::from(*output), packet.len() as u64);
+            } else if *output == place.links + HELLOS && matches!(place.wire, Wire::Switch { .. }) {
+                let sender = wire::sender(packet).filter(|sender| believed.contains(*sender));
+                if !room.takes(sender, cx.now_ns()) {
+                    *output = TOO_MANY_HELLOS;
+                }
             }
         }
         super::send(cx, batch, outputs, |code| REASONS[usize::from(code & !DROPPED)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_do_not_take_the_places_of_neighbours() {
+        let mut room = Room::new(2);
+        let neighbour = NodeId::new(1);
+        let all = |room: &mut Room, sender, now_ns| (0..1_000).filter(|_| room.takes(sender, now_ns)).count();
+        assert_eq!(all(&mut room, None, 5), usize::from(OF_STRANGERS));
+        assert_eq!(all(&mut room, neighbour, 6), usize::from(OF_NEIGHBOUR));
+        // A neighbour that floods takes nobody's place but its own.
+        assert!(room.takes(NodeId::new(0), 7) && !room.takes(neighbour, 7) && !room.takes(None, 7));
+        assert!(room.takes(None, 5 + PERIOD_NS) && room.takes(neighbour, 5 + PERIOD_NS));
     }
 }
