@@ -73,14 +73,18 @@ fn legacy_chains() -> std::io::Result<Vec<Bypassed>> {
     Ok(chains.collect())
 }
 
-/// Returns the names of these ports' interfaces.
-fn interfaces(ports: &[PortSettings]) -> Vec<&str> {
-    ports.iter().flat_map(|port| port.device.as_deref().into_iter().chain([port.name.as_str()])).collect()
+/// Returns the names of these ports' interfaces, those that Linux has for them now among them.
+fn interfaces(ports: &[PortSettings]) -> Vec<String> {
+    let names = ports.iter().flat_map(|port| port.device.clone().into_iter().chain([port.name.clone()]));
+    let mut names: Vec<String> = names.flat_map(|name| [ports::kernel_name(&name), name]).collect();
+    names.dedup();
+    names
 }
 
 /// Looks for what a router with these settings bypasses and does not ignore. The second value is how many policies of IPsec it ignores.
 fn not_ignored(settings: &Settings) -> (Findings, usize) {
-    let mut findings = look(&interfaces(&settings.ports));
+    let names = interfaces(&settings.ports);
+    let mut findings = look(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let is_ipsec = |found: &Bypassed| found.word == Bypass::Ipsec;
     let is_ignored = |found: &Bypassed| settings.beside_linux.ignore.contains(&found.word);
     let policies = findings.found.iter().filter(|found| is_ipsec(found) && is_ignored(found)).count();

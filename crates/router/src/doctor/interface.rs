@@ -188,6 +188,7 @@ mod tests {
         Patient {
             ports: Vec::new(),
             workers: 2,
+            files: 100,
             frames: 16_384,
             filters: false,
             frame_bytes: 1_856,
