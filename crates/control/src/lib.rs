@@ -14,6 +14,7 @@
 //! | [`backstop`] | rules of nftables that drop what Linux would forward past the router's filters |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
+//! | [`doors`] | who is at the other end of a connection, and how many each may have |
 //! | [`drift`] | whether the mirror has the routes that Linux has |
 //! | [`netlink`] | messages of rtnetlink from and to bytes; the kernel's state, dumped and followed |
 //! | [`fpm`] | the server for FRR's forwarding plane manager protocol |
@@ -37,6 +38,7 @@ pub mod backstop;
 mod bounded;
 pub mod change;
 pub mod cluster;
+pub mod doors;
 pub mod drift;
 pub mod esp_hooks;
 pub mod fpm;

@@ -191,6 +191,27 @@ fn clients_that_say_and_take_nothing_cost_nobody_a_packet() {
 }
 
 #[test]
+fn another_user_does_not_keep_root_from_metrics() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, &format!("eth1 eth2 --metrics {METRICS}"));
+    // He makes each connection again as soon as it is closed, and says half a request, for as long as root asks.
+    let script = "hold() { while :; do exec 3<>/dev/tcp/127.0.0.1/9779 && printf 'GET / HT' >&3; read -t 9 -u 3; done; }
+        for number in {1..80}; do hold 2>/dev/null & done; sleep 1; echo held; wait";
+    let file = network.folder.write("hold.sh", script);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(network.folder.path(), open).unwrap();
+    let holder = network.start("r", &format!("setpriv --reuid 65534 --clear-groups bash {file}"));
+    holder.wait_until("the connections", || holder.printed().contains("held"));
+    let answered = (0..30).filter(|_| get(&network, METRICS, "/metrics", "").0 == 200).count();
+    assert_eq!(answered, 30);
+    drop(holder);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
 fn other_hosts_need_the_token_and_tls() {
     if !netns::is_root() {
         return;
@@ -215,7 +236,7 @@ fn other_hosts_need_the_token_and_tls() {
     )
     .unwrap();
     let (started, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --quiet --for 0.1"));
-    assert!(!started && text.contains("others may read it; expected mode 600"), "{text}");
+    assert!(!started && text.contains("lets other users in; expected mode 0600"), "{text}");
     network.run("r", &format!("chmod 600 {token}"));
     let (started, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --quiet --for 0.1"));
     assert!(!started && text.contains("expected one word of at least 16 characters"), "{text}");

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, Handler, Setup};
 
-use super::socket::{Address, Connections, Listener, Server, Stream};
+use super::socket::{Address, Connections, Listener, Server, Visitor};
 
 pub(crate) static CLASS: Class = Class {
     name: "ChatterSocket",
@@ -86,7 +86,7 @@ impl Element for ChatterSocket {
             });
         }));
         let greets = self.greets;
-        let serve = move |mut stream: Stream| {
+        let serve = move |mut stream: Visitor| {
             let (sender, receiver): (_, Receiver<String>) = sync_channel(MOST_WAITING);
             let greeting = if greets { "Click::ChatterSocket/1.0\r\n" } else { "" };
             if stream.write_all(greeting.as_bytes()).is_err() {

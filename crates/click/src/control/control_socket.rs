@@ -5,18 +5,22 @@
 //! lets other programs read and write handlers over a socket
 //!
 //! =d
-//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. A
-//! client that can connect can read and write every handler, and so stop the router. READONLY true
-//! refuses to write. A TCP socket accepts connections of this host only, at 127.0.0.1. LOCALHOST
-//! false listens on all IPv4 addresses, and ADDRESS on the one it names.
+//! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file.
+//! READONLY true refuses to write. A TCP socket accepts connections of this host only, at
+//! 127.0.0.1. LOCALHOST false listens on all IPv4 addresses, and ADDRESS on the one it names.
 //!
 //! =head1 Access of clients to files
 //!
 //! A new configuration (C<hotconfig>, with C<click -R>) and a new configuration string (C<config>
 //! of an element) name files. FromDump reads, and ToDump writes, whatever files the router's user
-//! may. Handlers such as C<write_file> write files without a new configuration. There is no
-//! password and no encryption. So a socket that other hosts can reach refuses C<hotconfig> and
-//! C<config>, unless HOTCONFIG is true. READONLY is better still.
+//! may. Handlers such as C<write_file> write files without a new configuration. So at a TCP socket
+//! root and the router's user alone may write handlers. Other users of this host only read; the
+//! kernel reports whose a connection is. Permissions of its file decide who connects to a UNIX
+//! socket, and may write then.
+//!
+//! For other hosts there is no password and no encryption: they may write too. So a socket that
+//! they can reach refuses C<hotconfig> and C<config>, unless HOTCONFIG is true. READONLY is better
+//! still.
 //!
 //! A connection begins with the line C<Click::ControlSocket/1.3>. Commands are lines:
 //!
@@ -44,7 +48,9 @@
 //! follows, its length before it: C<DATA LENGTH>.
 //!
 //! A line may have 64 KiB, and data 16 MiB. Up to 64 connections are served, each in its own time.
-//! None of them delays another, or packets.
+//! None of them delays another, or packets. A user has 16 of them, another host 8, root and the
+//! router's user 32. One is kept for root, and one for the router's user. A connection that has
+//! said nothing for 10 seconds gives its place to one that comes.
 //!
 //! Different from Click: a TCP socket listens on 127.0.0.1 by default, and ADDRESS and HOTCONFIG
 //! are ours. PROXY, LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are
@@ -63,7 +69,7 @@ use std::time::Duration;
 use graph::context::{Missing, Remote};
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, Handler, Setup};
 
-use super::socket::{Address, Connections, Listener, Server, Stream};
+use super::socket::{Address, Connections, Listener, Server, Visitor};
 
 pub(crate) static CLASS: Class = Class {
     name: "ControlSocket",
@@ -143,7 +149,7 @@ impl Element for ControlSocket {
         let (Some(listener), Some(router)) = (self.listener.clone(), cx.remote()) else { return };
         let (name, is_verbose) = (self.name.clone(), self.is_verbose);
         let (is_read_only, reconfigures) = (self.is_read_only, self.reconfigures);
-        let serve = move |stream: Stream| {
+        let serve = move |stream: Visitor| {
             if is_verbose {
                 router.message(&format!("{name}: opened connection"));
             }
@@ -169,7 +175,7 @@ struct Conversation<'r> {
     router: &'r Remote,
     is_read_only: bool,
     reconfigures: bool,
-    stream: BufReader<Stream>,
+    stream: BufReader<Visitor>,
 }
 
 /// An answer's number and text; lines of the text become lines of the answer.
@@ -339,10 +345,13 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Whether this client may write a handler. A configuration names files, which are not for everybody.
+    /// Whether this client may write a handler. A configuration names files, and other handlers write some: these are not for
+    /// everybody.
     fn may_write(&self, name: &str) -> bool {
         let handler = name.rsplit('.').next().unwrap_or(name);
-        !self.is_read_only && (self.reconfigures || !matches!(handler, "hotconfig" | "config"))
+        !self.is_read_only
+            && self.stream.get_ref().is_trusted()
+            && (self.reconfigures || !matches!(handler, "hotconfig" | "config"))
     }
 
     fn check(&mut self, writes: bool, name: &str) -> std::io::Result<()> {

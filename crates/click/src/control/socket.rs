@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use control::doors::{Door, Peer, Place};
 use graph::{Arguments, ConfigError};
 
-/// Connections that a socket serves at a time.
+/// Connections that a socket serves at a time; each user, and each other host, has a share.
 const MOST_CONNECTIONS: usize = 64;
 
 /// Milliseconds that the last answers have when a socket is closed.
@@ -102,10 +103,18 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    fn accept(&self) -> io::Result<Stream> {
+    fn accept(&self) -> io::Result<(Stream, Peer)> {
         match self {
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
-            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                let peer = Peer::of_tcp(from, stream.local_addr()?);
+                Ok((Stream::Tcp(stream), peer))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                let peer = Peer::of_unix(&stream);
+                Ok((Stream::Unix(stream), peer))
+            }
         }
     }
 
@@ -198,6 +207,41 @@ impl Write for Stream {
     }
 }
 
+/// A connection with its place, which notes what it says.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    stream: Stream,
+    pub(super) peer: Peer,
+    place: Place,
+}
+
+impl Visitor {
+    /// Whether it may do what the router's user may, in files too: as file permissions say of a Unix socket. At a TCP socket
+    /// it is root, the router's user, or another host, where those were let in.
+    pub(super) fn is_trusted(&self) -> bool {
+        matches!((&self.stream, self.peer), (Stream::Unix(_), _) | (_, Peer::Host(_)))
+            || self.peer.is_trusted()
+    }
+}
+
+impl Read for Visitor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.stream.read(buffer)?;
+        self.place.heard();
+        Ok(length)
+    }
+}
+
+impl Write for Visitor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The connections that are open, by number.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
@@ -223,29 +267,32 @@ impl Server {
     pub(super) fn start(
         listener: Arc<Listener>,
         connections: Arc<Connections>,
-        serve: impl Fn(Stream) + Send + Sync + 'static,
+        serve: impl Fn(Visitor) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let server = Self { listener: listener.clone(), connections: connections.clone() };
-        let serve = Arc::new(serve);
+        let (serve, door) = (Arc::new(serve), Door::new(MOST_CONNECTIONS));
         let accept = move || {
             for number in 0.. {
                 let accepted = listener.accept();
                 if connections.ends.load(Ordering::SeqCst) {
                     return;
                 }
-                let Ok((stream, ours)) = accepted.and_then(|stream| Ok((stream.try_clone()?, stream))) else {
+                let cloned = accepted
+                    .and_then(|(stream, peer)| Ok((stream.try_clone()?, stream.try_clone()?, stream, peer)));
+                let Ok((stream, closed, ours, peer)) = cloned else {
                     // Out of descriptors, say: there may be some again soon.
                     std::thread::sleep(std::time::Duration::from_millis(100));
                     continue;
                 };
-                if connections.open().len() >= MOST_CONNECTIONS {
+                let Some(place) = door.admit(peer, Some(Box::new(move || closed.close()))) else {
                     ours.close();
                     continue;
-                }
+                };
                 connections.open().insert(number, ours);
                 let (serve, connections) = (serve.clone(), connections.clone());
+                let visitor = Visitor { stream, peer, place };
                 let handle = move || {
-                    serve(stream);
+                    serve(visitor);
                     if let Some(stream) = connections.open().remove(&number) {
                         stream.close();
                     }

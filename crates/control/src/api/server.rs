@@ -21,7 +21,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,10 +37,11 @@ use super::place::{make_folder, reading_path, sweep};
 use super::request::{Request, Show, VERSION};
 use super::rows::Row;
 use crate::accounts;
+use crate::doors::{self, Peer};
 use crate::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 
-/// Connections at a time, of each socket. Clients come, ask and go.
-const CONNECTIONS: usize = 8;
+/// Connections at a time, of each socket, of which each user has a share. Clients come, ask and go.
+const CONNECTIONS: usize = 16;
 /// Longest request, in bytes; the longest are values for handlers.
 const LONGEST_LINE: usize = 1 << 20;
 /// Bytes of rows that are sent at once.
@@ -404,14 +405,13 @@ struct Door {
     listener: UnixListener,
     path: PathBuf,
     may: May,
-    /// Connections there are.
-    busy: Arc<AtomicUsize>,
+    places: doors::Door,
 }
 
 impl Door {
     fn open(may: May, path: &Path, group: Option<&str>) -> Result<Self, ServerError> {
         let listener = listen(path, group)?;
-        Ok(Self { listener, path: path.to_owned(), may, busy: Arc::default() })
+        Ok(Self { listener, path: path.to_owned(), may, places: doors::Door::new(CONNECTIONS) })
     }
 }
 
@@ -529,13 +529,15 @@ impl Acceptor {
 
     /// Gives a connection a thread, or says that there are too many.
     fn take(&self, mut stream: UnixStream, door: &Door) {
-        let (slot, may) = (Slot::take(&door.busy), door.may);
+        let (peer, may) = (Peer::of_unix(&stream), door.may);
         if stream.set_write_timeout(Some(self.send_timeout)).is_err() {
             return;
         }
-        let Some(slot) = slot else {
+        // Those that say nothing end by themselves.
+        let Some(place) = door.places.admit(peer, None) else {
             // It fits the socket's buffer, so this does not block; whether it arrives is the client's affair.
-            let reason = format!("busy: {CONNECTIONS} clients are connected; try again");
+            let share = door.places.share(peer);
+            let reason = format!("busy: you have {share} connections, or all are taken; try again");
             let _ = refuse(&mut stream, &reason, &[]);
             return;
         };
@@ -544,7 +546,7 @@ impl Acceptor {
         let _ = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
             // An error is the client's end: it left, was too slow, or sent no line.
             let _ = acceptor.serve(&stream, may);
-            drop(slot);
+            drop(place);
         });
     }
 
@@ -571,25 +573,6 @@ impl Acceptor {
             }
             writer.flush()?;
         }
-    }
-}
-
-/// One of the connections that may be there.
-struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
-        // The accepting thread alone adds.
-        (busy.load(Ordering::SeqCst) < CONNECTIONS).then(|| {
-            busy.fetch_add(1, Ordering::SeqCst);
-            Self(busy.clone())
-        })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

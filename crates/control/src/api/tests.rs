@@ -207,7 +207,7 @@ fn connections_are_few_and_impatiently_waited_for() {
     let server = Server::start(&options, Arc::new(Fake::default())).unwrap();
     let held: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(server.path()).unwrap()).collect();
     let busy = ask(&server, &Request::Show(Show::Workers(NoFilter {})));
-    assert_eq!(busy, [Err("busy: 8 clients are connected; try again".to_owned())]);
+    assert_eq!(busy, [Err("busy: you have 8 connections, or all are taken; try again".to_owned())]);
     // They say nothing, so their places are free again soon.
     let begin = Instant::now();
     while !ask(&server, &Request::Show(Show::Workers(NoFilter {}))).is_empty() {

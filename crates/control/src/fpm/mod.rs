@@ -8,7 +8,6 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `server` | [`Server`]: the socket, one peer at a time, its events |
-//! | `peer` | whose a connection is |
 //! | `stream` | [`Stream`]: from bytes to changes, and what is wrong with them |
 //!
 //! **The protocol.** Each message has a header of four bytes (version 1, type 1 for netlink, the length with
@@ -31,7 +30,6 @@
 //! **Who may connect.** The protocol knows no authentication, so the kernel is asked whose the connection is: root's, FRR's and
 //! those of users that are named may make routes ([`Peers`]). Programs of other hosts may not, unless anybody may.
 
-mod peer;
 mod server;
 mod stream;
 #[cfg(test)]

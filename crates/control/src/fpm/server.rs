@@ -12,7 +12,7 @@ use rustix::net::sockopt;
 
 use crate::accounts;
 use crate::change::Change;
-use crate::fpm::peer::user_of;
+use crate::doors;
 use crate::fpm::stream::{EndReason, Stream};
 use crate::netlink::Reasons;
 use crate::readiness::Readiness;
@@ -131,7 +131,7 @@ pub struct Server {
     readiness: Readiness,
     quiet: Duration,
     greeting: Duration,
-    /// The numbers of those who may connect; `None` for anybody.
+    /// The numbers of those who may connect beside root and our own user; `None` for anybody.
     users: Option<Vec<u32>>,
     peer: Option<Peer>,
     /// The newest connection, while there is a peer and it has said nothing.
@@ -173,9 +173,7 @@ impl Server {
                     };
                     accounts::user(name).ok_or_else(none)
                 };
-                let mut users = names.iter().map(number).collect::<io::Result<Vec<u32>>>()?;
-                users.extend([0, rustix::process::geteuid().as_raw()]);
-                Some(users)
+                Some(names.iter().map(number).collect::<io::Result<Vec<u32>>>()?)
             }
         };
         let listener = TcpListener::bind(address).map_err(|error| {
@@ -269,7 +267,7 @@ impl Server {
                 Err(error) if is_nothing(&error) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            if let Some(reason) = self.objection(&socket) {
+            if let Some(reason) = self.objection(address, socket.local_addr()?) {
                 self.refused.count(reason);
                 tracing::warn!(event = "fpm", peer = %address, reason, "FPM: connection from {} refused: {reason}", address.ip());
                 continue;
@@ -293,12 +291,13 @@ impl Server {
     }
 
     /// Why a connection is not taken, if so.
-    fn objection(&self, socket: &TcpStream) -> Option<&'static str> {
+    fn objection(&self, from: SocketAddr, to: SocketAddr) -> Option<&'static str> {
         let users = self.users.as_ref()?;
-        match user_of(socket) {
-            Ok(user) if users.contains(&user) => None,
-            Ok(_) => Some("from another user"),
-            Err(_) => Some("from an unknown user"),
+        match doors::Peer::of_tcp(from, to) {
+            peer if peer.is_trusted() => None,
+            doors::Peer::User(user) if users.contains(&user) => None,
+            doors::Peer::User(_) => Some("from another user"),
+            doors::Peer::Host(_) | doors::Peer::Unknown => Some("from an unknown user"),
         }
     }
 

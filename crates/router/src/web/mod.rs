@@ -15,7 +15,6 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | [`Web`]: the thread, listeners, connections |
-//! | `sources` | how many connections each host has |
 //! | `patience` | connections that end when their client takes nothing |
 //! | `guard` | who may come: addresses, the header Host, tokens, TLS |
 //! | `api` | `/api/v1`: everything of `brickway show`, as lines of JSON |
@@ -35,7 +34,6 @@ mod pace;
 mod page;
 mod patience;
 mod snapshot;
-mod sources;
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -46,6 +44,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::routing::get;
 use control::api::Backend;
+use control::doors::{Door, Peer};
 use control::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -58,10 +57,9 @@ use self::guard::{Guard, Tls};
 use self::pace::Pace;
 use self::patience::Patient;
 use self::snapshot::Snapshots;
-use self::sources::Sources;
 use crate::settings::Settings;
 
-/// Connections at a time, of each listener.
+/// Connections at a time, of each listener, of which each user and each other host has a share.
 const CONNECTIONS: usize = 64;
 /// Answers of the backend at work at a time.
 const ANSWERS: usize = 4;
@@ -191,10 +189,8 @@ async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Puls
 }
 
 async fn accept(listener: TcpListener, guard: Arc<Guard>, routes: Router) {
-    let (room, sources) = (Arc::new(Semaphore::new(CONNECTIONS)), Sources::default());
+    let door = Door::new(CONNECTIONS);
     loop {
-        // Without room the others wait in the kernel's queue.
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         let (stream, source) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -203,11 +199,12 @@ async fn accept(listener: TcpListener, guard: Arc<Guard>, routes: Router) {
                 continue;
             }
         };
-        // One too many of a host is closed at once.
-        let Some(admitted) = sources.admit(source.ip()) else { continue };
+        let Ok(here) = stream.local_addr() else { continue };
+        // One too many of a user or a host is closed at once. Silent ones end by themselves.
+        let Some(place) = door.admit(Peer::of_tcp(source, here), None) else { continue };
         let (guard, routes) = (guard.clone(), routes.clone());
         tokio::spawn(async move {
-            let _held = (permit, admitted);
+            let _held = place;
             match &guard.tls {
                 Some(Tls(acceptor)) => {
                     if let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await {
