@@ -165,4 +165,10 @@ FollowLinux(
     mtu eth2 out2/mtu4.length out2/mtu6.length,
     own4 eth2 in2/check4.own in2/untagged4.own,
     own6 eth2 in2/check6.own in2/untagged6.own,
-    ipsec ipsec4.refresh ipsec6.refresh esp4.refresh esp6.refresh);
+    ipsec ipsec4.refresh ipsec6.refresh esp4.refresh esp6.refresh,
+    mtu4 eth1 out1/mtu4.length,
+    mtu6 eth1 out1/mtu6.length,
+    forwarding eth1,
+    mtu4 eth2 out2/mtu4.length,
+    mtu6 eth2 out2/mtu6.length,
+    forwarding eth2);

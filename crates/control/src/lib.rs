@@ -51,3 +51,4 @@ mod readiness;
 pub mod service;
 pub mod store;
 pub mod supervisor;
+pub mod switches;

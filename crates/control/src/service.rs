@@ -14,6 +14,11 @@
 //! become stale are brought to its attention ([`Kernel::ask_neighbour`]): they stay known while they answer, and are gone
 //! when they do not. So are those that routes lead through and that did not answer: they may have been slow to come up.
 //!
+//! # Settings of interfaces
+//!
+//! Whether Linux forwards what comes in by a port, and its like ([`crate::switches`]), is read when Linux notifies of a change
+//! or a link has changed, and a few times a second for what changes without a notification.
+//!
 //! # Who follows links
 //!
 //! What keeps link addresses, MTUs and the host's addresses in step with the ports is called as soon as one of them has changed
@@ -37,6 +42,7 @@ use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};
 use crate::netlink::{self, Kernel, KernelOptions};
 use crate::supervisor::{LONGEST_WAIT, Pulse, Supervisor};
+use crate::switches;
 
 /// How long changes may wait for each other.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
@@ -281,11 +287,12 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
     let mut gathering_since: Option<Instant> = None;
     let mut next_look = Instant::now() + NEIGHBOUR_PERIOD;
     let mut links = None;
+    let mut next_settings = Instant::now();
     loop {
         let now = Instant::now();
         let wait = match gathering_since {
             Some(since) => LONGEST_GATHERING.saturating_sub(now - since).min(Duration::from_millis(1)),
-            None => next_look.saturating_duration_since(now).min(LONGEST_WAIT),
+            None => next_look.min(next_settings).saturating_duration_since(now).min(LONGEST_WAIT),
         };
         pulse.beat();
         let is_idle = !wait_for(common, descriptors, wait);
@@ -295,6 +302,12 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
         }
         let state = &mut *state;
         let changed = state.receive();
+        let is_due = Instant::now() >= next_settings;
+        let has_news = state.kernel.as_mut().is_some_and(Kernel::take_settings_changed);
+        if is_due || has_news || links != Some(state.mirror.link_generations()) {
+            next_settings = Instant::now() + switches::PERIOD;
+            state.read_settings();
+        }
         if links.replace(state.mirror.link_generations()) != Some(state.mirror.link_generations())
             && let Some(act) = &*lock(&common.on_link_change)
         {
@@ -360,6 +373,15 @@ impl State {
             *socket_errors += u64::from(received.is_err());
         }
         changed
+    }
+
+    /// Reads the settings of the ports' interfaces.
+    fn read_settings(&mut self) {
+        for (index, name) in self.mirror.port_interfaces() {
+            if let Some(switches) = switches::of_link(index, &name) {
+                self.mirror.set_switches(index, switches);
+            }
+        }
     }
 
     /// Has the kernel ask neighbours again.

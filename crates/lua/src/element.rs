@@ -326,7 +326,7 @@ pub(crate) fn make_with(
     let script = origin.load()?;
     if !origin.ports.is_empty() {
         let mut steps = ForwardingSteps::from_setup(setup, &origin.ports)?;
-        steps.mtus = ports.mtus;
+        steps.mtus = ports.mtus.into_iter().map(|mtu| [mtu; 2]).collect();
         script.stage().steps = Some(steps);
     }
     Ok(Box::new(LuaElement {
@@ -518,27 +518,26 @@ enum FollowedHere {
     /// The host's addresses.
     Own4,
     Own6,
-    /// The MTU of a port.
-    Mtu(usize),
+    /// The MTU of a port, for IPv4 or IPv6.
+    Mtu(usize, usize),
 }
 
 impl LuaElement {
-    /// What the handler of this name follows, of a router: `own`, `own6`, `mtu1`, `mtu2` ...
+    /// What the handler of this name follows, of a router: `own`, `own6`, `mtu4_1`, `mtu6_1`, `mtu4_2` ...
     fn followed(&self, name: &str) -> Option<FollowedHere> {
         if self.origin.ports.is_empty() {
             return None;
         }
-        match name.strip_prefix("mtu") {
-            Some(number) => {
-                let port = number.parse::<usize>().ok()?.checked_sub(1)?;
-                (port < self.origin.ports.len()).then_some(FollowedHere::Mtu(port))
-            }
-            None => match name {
-                "own" => Some(FollowedHere::Own4),
-                "own6" => Some(FollowedHere::Own6),
-                _ => None,
+        let (family, number) = match name {
+            "own" => return Some(FollowedHere::Own4),
+            "own6" => return Some(FollowedHere::Own6),
+            _ => match (name.strip_prefix("mtu4_"), name.strip_prefix("mtu6_")) {
+                (Some(number), _) => (0, number),
+                (_, number) => (1, number?),
             },
-        }
+        };
+        let port = number.parse::<usize>().ok()?.checked_sub(1)?;
+        (port < self.origin.ports.len()).then_some(FollowedHere::Mtu(port, family))
     }
 
     fn read_followed(&self, followed: FollowedHere) -> String {
@@ -546,7 +545,7 @@ impl LuaElement {
         match (&mut stage.steps, followed) {
             (Some(steps), FollowedHere::Own4) => steps.own4().own_text(),
             (Some(steps), FollowedHere::Own6) => steps.own6().own_text(),
-            (Some(steps), FollowedHere::Mtu(port)) => steps.mtus[port].to_string(),
+            (Some(steps), FollowedHere::Mtu(port, family)) => steps.mtus[port][family].to_string(),
             (None, _) => String::new(),
         }
     }
@@ -557,8 +556,8 @@ impl LuaElement {
         match followed {
             FollowedHere::Own4 => steps.own4().set_own(value),
             FollowedHere::Own6 => steps.own6().set_own(value),
-            FollowedHere::Mtu(port) => {
-                steps.mtus[port] = u32::from_value(value)?;
+            FollowedHere::Mtu(port, family) => {
+                steps.mtus[port][family] = u32::from_value(value)?;
                 Ok(())
             }
         }

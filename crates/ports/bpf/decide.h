@@ -23,6 +23,9 @@
 // Frames with another 802.1Q tag are the kernel's, unless VLANS says otherwise of their VLAN: where Linux has an
 // interface for it, ours is what is transit as above; where it has none, all of it is ours, ARP, groups and the host's
 // own included.
+//
+// Of a family that Linux does not forward from the interface, or from that of a VLAN, nothing is ours: what becomes of such
+// packets is Linux's to say.
 
 #pragma once
 
@@ -96,9 +99,12 @@ INLINE __u64 number_of_bytes(const __u8 *place, int bytes) {
 }
 
 // What is ours of a VLAN. The numbers are those of VlanShare in src/host_steering.rs.
-enum { NOTHING_OF_IT, TRANSIT_OF_IT, ALL_OF_IT };
+enum { NOTHING_OF_IT, TRANSIT_OF_IT, ALL_OF_IT, SHARES };
 
-// By the number of the VLAN. Number 0 is not a VLAN, and has no entry.
+// Beside a share of transit: the families that are left to the kernel.
+enum { LEAVES_IPV4 = 4, LEAVES_IPV6 = 8 };
+
+// By the number of the VLAN. Number 0 is not a VLAN: it has what is left of the interface's own.
 struct {
     MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
     MAP_NUMBER(max_entries, VLAN_MASK + 1);
@@ -111,12 +117,19 @@ INLINE int is_tag(__u16 type) { return type == TYPE_VLAN || type == TYPE_SERVICE
 // From the type and the control information of a tag.
 INLINE int share_of_tag(__u16 type, __u16 control) {
     __u32 number = control & VLAN_MASK;
-    if (!number)
-        return TRANSIT_OF_IT;
-    if (type != TYPE_VLAN)
+    if (number && type != TYPE_VLAN)
         return NOTHING_OF_IT;
     const __u8 *share = lookup(&VLANS, &number);
-    return share ? *share : NOTHING_OF_IT;
+    int known = share ? *share : NOTHING_OF_IT;
+    return number ? known : known | TRANSIT_OF_IT;
+}
+
+// Of frames without a tag.
+INLINE int share_of_interface(void) { return share_of_tag(TYPE_VLAN, 0); }
+
+// Whether packets of this type are left to the kernel.
+INLINE int is_left(int share, __u16 type) {
+    return share & (type == TYPE_IPV4 ? LEAVES_IPV4 : type == TYPE_IPV6 ? LEAVES_IPV6 : 0);
 }
 
 // What became of a packet: steered to a socket, or left to the kernel and why. The reasons are those of src/bpf.rs.
@@ -139,6 +152,8 @@ enum {
     LEFT_QUEUE,
     // For a client of DHCP or a proxy of neighbour discovery.
     LEFT_CLIENT,
+    // Of a family that is left to the kernel.
+    LEFT_FAMILY,
     COUNTS
 };
 

@@ -38,7 +38,9 @@ enum { ALL_SOURCES, LOOSE, STRICT };
 // What there is to know of a port.
 struct port {
     __u32 interface;
-    __u32 mtu;
+    // The largest packet of each family that it sends.
+    __u16 mtu4;
+    __u16 mtu6;
     // Where the programs of the interface run; 0 if what comes in by it is not forwarded here.
     __u8 mode;
     // From which modes the interface sends what is redirected to it.
@@ -50,7 +52,9 @@ struct port {
     __u8 paint;
     // From which modes it sends frames that lie in several buffers.
     __u8 sends_fragments;
-    __u8 unused[2];
+    // Whether its packets may be longer than a buffer of its driver.
+    __u8 is_long;
+    __u8 unused;
 };
 
 // A port that is a VLAN of another: there is one if its number is not 0.
@@ -308,9 +312,9 @@ INLINE void count_traffic(struct traffic *traffic, __u32 out, __u64 rx_bytes, __
 }
 
 // The length of a frame whose first buffer has so many bytes, and that should have `needed`. Drivers with an MTU of 1,500 have it
-// in one buffer, unless they split headers off.
+// in one buffer (ONE_BUFFER in src/kernel_forwarding/mod.rs), unless they split headers off.
 INLINE __u64 frame_length(struct xdp_md *context, const struct port *from, __u64 first_buffer, __u64 needed) {
-    return from->mtu > 1500 || needed > first_buffer ? buffer_bytes(context) : first_buffer;
+    return from->is_long || needed > first_buffer ? buffer_bytes(context) : first_buffer;
 }
 
 // The port that is the VLAN of this tag on port `below`; -1 if no port is.
@@ -386,7 +390,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     }
     __u32 out = next_hop.port & (MOST_PORTS - 1);
     const struct port *port = &links->ports[out];
-    if (!is_found || out != next_hop.port || out == in || !(port->sends & from->mode) || bytes > port->mtu)
+    if (!is_found || out != next_hop.port || out == in || !(port->sends & from->mode) ||
+        bytes > (type == SWAP16(TYPE_IPV4) ? port->mtu4 : port->mtu6))
         return -1;
     if (next_hop.length != ETHERNET_BYTES && next_hop.length != ETHERNET_BYTES + TAG_BYTES)
         return -1;

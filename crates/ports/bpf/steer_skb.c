@@ -6,6 +6,8 @@
 //   - `screen`, behind the sockets at the entry of the kernel's stack, drops just that.
 // What a `host:` port gives to the kernel is marked: our sockets do not get it, and the kernel does (passage.h).
 //
+// What is longer than a socket's slots, or than the frames behind it, is the kernel's too: an MTU may have been raised.
+//
 // The kernel has taken an 802.1Q tag out of the frame before it asks, and keeps it beside; where it has not, it is read
 // from the frame.
 //
@@ -19,6 +21,20 @@
 // From anywhere in the packet, also from pages beside its linear part, where other ways do not look.
 static long (*const load_bytes)(const void *packet, __u32 from, void *to, __u32 length) =
     (void *)BPF_FUNC_skb_load_bytes;
+
+// The longest frame that our sockets hold, in bytes; 0 if that is not known yet.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u32);
+} LONGEST SEC(".maps");
+
+INLINE int is_held(const struct __sk_buff *packet) {
+    __u32 first = 0;
+    const __u32 *longest = lookup(&LONGEST, &first);
+    return !longest || !*longest || packet->len <= *longest;
+}
 
 enum {
     // linux/if_packet.h: PACKET_HOST, the frame is to the interface's own address; PACKET_OTHERHOST, it is to another,
@@ -77,7 +93,7 @@ INLINE int is_discovery_at(struct __sk_buff *packet, __u32 at, const __u8 *heade
 
 // What becomes of a packet: STEERED, or why it is left to the kernel.
 INLINE __u32 fate_of(struct __sk_buff *packet) {
-    int share = TRANSIT_OF_IT;
+    int share;
     __u16 type = SWAP16((__u16)packet->protocol);
     __u32 at = ETHERNET_BYTES;
     if (packet->vlan_present) {
@@ -89,6 +105,8 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
         share = share_of_tag(type, SWAP16(tag.control));
         type = SWAP16(tag.type);
         at += TAG_BYTES;
+    } else {
+        share = share_of_interface();
     }
     if (share == NOTHING_OF_IT)
         return LEFT_VLAN;
@@ -96,8 +114,10 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
         return packet->pkt_type <= TO_ANOTHER ? STEERED : LEFT_STATION;
     if (!is_to_us(packet, type))
         return left_by_type(type, packet->pkt_type != TO_US && packet->pkt_type < TO_ANOTHER);
-    if (packet->gso_size)
+    if (packet->gso_size || !is_held(packet))
         return LEFT_LONG;
+    if (is_left(share, type))
+        return LEFT_FAMILY;
     enum kind kind;
     __u8 header[IPV6_BYTES], transport[UDP_BYTES + ESP_BYTES];
     const void *end = transport + sizeof(transport);

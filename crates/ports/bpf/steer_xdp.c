@@ -85,18 +85,20 @@ INLINE int whose(const __u8 *frame, const void *end) {
     if ((const void *)header > end)
         return LEFT_NOT_IP;
     __u16 type = type_of(frame);
-    // Whether frames that are not plain transit are the sockets' too.
-    int takes_all = 0;
+    int share;
     if (is_tag(type)) {
         header += TAG_BYTES;
         if ((const void *)header > end)
             return LEFT_NOT_IP;
-        int share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
+        share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
         if (share == NOTHING_OF_IT)
             return LEFT_VLAN;
-        takes_all = share == ALL_OF_IT;
         type = number_at(frame + ETHERNET_BYTES + 2);
+    } else {
+        share = share_of_interface();
     }
+    // Whether frames that are not plain transit are the sockets' too.
+    int takes_all = share == ALL_OF_IT;
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
     if (!link)
@@ -106,6 +108,8 @@ INLINE int whose(const __u8 *frame, const void *end) {
         differs |= frame[at] ^ link->address[at];
     if (differs && !is_station(frame, type))
         return takes_all ? OF_SOCKETS : (int)left_by_type(type, frame[0] & 1);
+    if (is_left(share, type))
+        return LEFT_FAMILY;
     enum kind kind = OTHER;
     int is_finished;
     switch (type) {

@@ -334,7 +334,7 @@ pub(crate) fn addresses_error(port: &str, error: io::Error) -> PortError {
 }
 
 /// Why packets are left to the kernel, in the order of bpf/decide.h, where they come behind STEERED.
-const REASONS: [Event; 10] = [
+const REASONS: [Event; 11] = [
     Event::LeftArp,
     Event::LeftNotIp,
     Event::LeftGroup,
@@ -345,6 +345,7 @@ const REASONS: [Event; 10] = [
     Event::LeftVlan,
     Event::LeftQueue,
     Event::LeftClient,
+    Event::LeftFamily,
 ];
 
 /// Packets that a steering program has seen.

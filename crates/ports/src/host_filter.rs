@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use packet::IpVersion;
 use packet::wire::IpProtocol;
 use packet::wire::ethernet::MacAddr;
 use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN as IPV4_BYTES};
@@ -81,6 +82,7 @@ impl HostFilter {
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
         let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
         let mut kind = [header[12], header[13]];
+        let mut share = self.share_of_interface();
         if matches!(kind, TYPE_VLAN | TYPE_SERVICE_VLAN) {
             let Some((&[high, low, a, b], rest)) = packet.split_first_chunk::<TAG_BYTES>() else {
                 return true;
@@ -90,8 +92,8 @@ impl HostFilter {
                 0 => {}
                 _ if kind != TYPE_VLAN => return true,
                 number => match self.vlans.get(&number) {
-                    Some(VlanShare::Transit) => {}
                     Some(VlanShare::All) => return false,
+                    Some(&of_vlan) => share = of_vlan,
                     None => return true,
                 },
             }
@@ -102,6 +104,8 @@ impl HostFilter {
             |station: &Station| *to == station.mac.0 && station.families[usize::from(kind == TYPE_IPV6)];
         let is_ours = (*to == self.mac.0 || self.stations.iter().any(is_station))
             && match kind {
+                TYPE_IPV4 if !share.takes(IpVersion::V4) => false,
+                TYPE_IPV6 if !share.takes(IpVersion::V6) => false,
                 TYPE_IPV4 => packet
                     .split_first_chunk()
                     .is_some_and(|(header, rest)| self.is_ours_ipv4(to, header, rest)),
@@ -111,6 +115,10 @@ impl HostFilter {
                 _ => false,
             };
         !is_ours
+    }
+
+    fn share_of_interface(&self) -> VlanShare {
+        self.vlans.get(&0).copied().unwrap_or(VlanShare::Transit)
     }
 
     fn is_ours_ipv4(&self, to: &[u8], header: &[u8; IPV4_BYTES], rest: &[u8]) -> bool {
@@ -201,16 +209,21 @@ mod tests {
             veth_pair("left", "right");
             ip("link set left address 02:00:00:00:00:02");
             let addresses = HOST_ADDRESSES.map(|address| address.parse().unwrap());
-            // With ESP for Linux, and for us; of DHCP what names our address, and all.
-            let deciders = [false, true].map(|takes_esp| {
-                let mut filter = filter();
-                filter.take_esp(takes_esp);
-                filter.leave_clients(takes_esp);
-                filter.set_stations(&[station(takes_esp)]);
-                let xdp = af_xdp::decision(filter.mac, 1_500, &addresses, &HOST_VLANS, takes_esp);
-                let packet_sockets = af_packet::decision("left", &addresses, &HOST_VLANS, takes_esp);
-                (filter, std::cell::RefCell::new(xdp), packet_sockets)
-            });
+            // With ESP for Linux, and for us; then without a family. Of DHCP what names our address, and all.
+            use VlanShare::{Nothing, Transit, TransitIpv4, TransitIpv6};
+            let kinds = [(false, Transit), (true, Transit), (true, TransitIpv4), (false, TransitIpv6)];
+            let deciders =
+                [kinds[0], kinds[1], kinds[2], kinds[3], (true, Nothing)].map(|(takes_esp, own)| {
+                    let mut filter = filter();
+                    filter.take_esp(takes_esp);
+                    filter.leave_clients(takes_esp);
+                    filter.set_stations(&[station(takes_esp)]);
+                    let vlans: Vec<_> = HOST_VLANS.into_iter().chain([(0, own)]).collect();
+                    filter.set_vlans(&vlans);
+                    let xdp = af_xdp::decision(filter.mac, 1_500, &addresses, &vlans, takes_esp);
+                    let packet_sockets = af_packet::decision("left", &addresses, &vlans, takes_esp);
+                    (filter, std::cell::RefCell::new(xdp), packet_sockets)
+                });
             let [ours, tagged, esp, esp_in_udp, to_station, to_client, to_any_client, discovery] =
                 [const { std::cell::Cell::new(0) }; 8];
             let mut runner =
@@ -234,7 +247,7 @@ mod tests {
                 }
                 let count =
                     |counter: &std::cell::Cell<u32>, counts| counter.set(counter.get() + u32::from(counts));
-                let [without, with] = deciders.each_ref().map(|(filter, ..)| !filter.is_hosts(&frame));
+                let [without, with, ..] = deciders.each_ref().map(|(filter, ..)| !filter.is_hosts(&frame));
                 count(&ours, without && !is_tagged);
                 count(&tagged, without && is_tagged);
                 let protocol = frame.get(tag + if is_ipv6 { 20 } else { 23 });

@@ -26,7 +26,8 @@ pub trait HostSteering {
     /// [`PortError::System`] when the kernel has no room for so many (16384); those that are missing are steered to us.
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError>;
 
-    /// Says what is ours of which VLANs (802.1Q), instead of what was said before. Of those not named all is Linux's.
+    /// Says what is ours of which VLANs (802.1Q), instead of what was said before. Of those not named all is Linux's. Number 0 is
+    /// the interface itself, whose transit is ours if it is not named.
     ///
     /// # Errors
     /// [`PortError::System`]; not expected.
@@ -137,6 +138,34 @@ pub enum VlanShare {
     Transit = 1,
     /// All of them, to whatever address: Linux has none.
     All = 2,
+    /// IPv6 transit alone: Linux forwards no IPv4 from the interface.
+    TransitIpv6 = 5,
+    /// IPv4 transit alone: Linux forwards no IPv6 from the interface.
+    TransitIpv4 = 9,
+    /// Nothing: Linux forwards neither.
+    Nothing = 13,
+}
+
+impl VlanShare {
+    /// Returns the transit of the families that are ours, IPv4 and IPv6.
+    pub fn of_families(ours: [bool; 2]) -> Self {
+        match ours {
+            [true, true] => Self::Transit,
+            [false, true] => Self::TransitIpv6,
+            [true, false] => Self::TransitIpv4,
+            [false, false] => Self::Nothing,
+        }
+    }
+
+    /// Returns whether transit of a family is ours.
+    #[cfg(test)]
+    pub(crate) fn takes(self, version: packet::IpVersion) -> bool {
+        let left = match version {
+            packet::IpVersion::V4 => 4,
+            packet::IpVersion::V6 => 8,
+        };
+        self as u8 & left == 0
+    }
 }
 
 /// Which packets are ours.

@@ -70,6 +70,7 @@ events! {
     LeftVlan left "VLAN that is not a port" "Left to the kernel: in a VLAN that is not a port of the router.",
     LeftQueue left "queue without a socket" "Left to the kernel: the queue had no socket.",
     LeftClient left "DHCP or neighbour discovery" "Left to the kernel: what its DHCP clients and its proxies of neighbour discovery read, to addresses that it does not have.",
+    LeftFamily left "not forwarded by Linux" "Left to the kernel: of a family that Linux does not forward from this interface.",
     HostFull drop "host queue full" "The kernel could not take another packet for the host.",
     LinkLost note "link lost" "The interface went down.",
     NotRecorded note "not recorded" "Went its way, but the capture or trace could not keep up.",

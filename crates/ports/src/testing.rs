@@ -241,8 +241,12 @@ pub(crate) fn station(is_both: bool) -> crate::Station {
 }
 
 /// VLANs, of which [`likely_frames`] are full.
-pub(crate) const HOST_VLANS: [(crate::VlanId, crate::VlanShare); 2] =
-    [(100, crate::VlanShare::Transit), (4094, crate::VlanShare::All)];
+pub(crate) const HOST_VLANS: [(crate::VlanId, crate::VlanShare); 4] = [
+    (100, crate::VlanShare::Transit),
+    (101, crate::VlanShare::TransitIpv4),
+    (102, crate::VlanShare::TransitIpv6),
+    (4094, crate::VlanShare::All),
+];
 
 /// Frames near the edges of the decision whose they are: headers of IP, ARP and others with values that matter, with
 /// tags and without, cut off anywhere.
@@ -329,7 +333,8 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
         2 => prop::sample::select(vec![7_u16, 8, 15, 16, 27, 28, 35, 36]),
     ];
     // Type, priority and number of a tag.
-    let number = prop::sample::select(vec![0x0064, 0x0065, 0xa064, 0x0ffe, 0x2ffe, 0, 0xe000, 0x0fff]);
+    let number =
+        prop::sample::select(vec![0x0064, 0x0065, 0x0066, 0x0067, 0xa064, 0x0ffe, 0x2ffe, 0, 0xe000, 0x0fff]);
     let type_of_tag = prop_oneof![3 => Just([0x81, 0x00]), 1 => Just([0x88, 0xa8])];
     let tag = prop_oneof![2 => Just(None), 1 => (type_of_tag, number).prop_map(Some)];
     let headers = (destination, kind, first, life, next, tag, said);

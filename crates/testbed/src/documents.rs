@@ -215,6 +215,38 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_settings_has_all_that_the_kernel_has() {
+        let page = &pages()[Path::new("docs/sysctls.md")];
+        // Names stand in the first cell of a row, whose table begins with the folder that they are in.
+        let mut of_tables: Vec<(String, String)> = Vec::new();
+        let mut table = "";
+        for line in page.lines() {
+            let Some(cell) = line.strip_prefix("| ").and_then(|line| line.split(" | ").next()) else {
+                continue;
+            };
+            if cell.contains("net.") {
+                table = cell;
+            }
+            let names = cell.split('`').skip(1).step_by(2);
+            of_tables.extend(names.map(|name| (table.to_owned(), name.to_owned())));
+        }
+        let mut sorted = of_tables.clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), of_tables.len(), "a name is there twice");
+        for family in ["ipv4", "ipv6"] {
+            let folder = format!("net.{family}.conf.");
+            let is_known =
+                |name: &str| of_tables.iter().any(|(table, known)| table.contains(&folder) && known == name);
+            // Linux may lack a family.
+            let settings = fs::read_dir(format!("/proc/sys/net/{family}/conf/all")).into_iter().flatten();
+            let names = settings.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let unknown: Vec<String> = names.filter(|name| !is_known(name)).collect();
+            assert_eq!(unknown, Vec::<String>::new(), "not in docs/sysctls.md: {family}");
+        }
+    }
+
+    #[test]
     fn links_lead_somewhere_and_the_book_has_all_pages() {
         assert_eq!(broken_links(), Vec::<String>::new());
         let contents = fs::read_to_string(root().join("packaging/book/SUMMARY.md")).unwrap();

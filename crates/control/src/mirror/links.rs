@@ -2,7 +2,8 @@
 
 use crate::change::{Address, InterfaceIndex, Link};
 use crate::port_names::PortNames;
-use std::collections::BTreeMap;
+use crate::switches::Switches;
+use std::collections::{BTreeMap, HashMap};
 
 /// What is known of an interface.
 #[derive(Debug)]
@@ -36,13 +37,15 @@ pub(super) struct Links {
     /// Those of them that are VLANs of others.
     pub(super) vlans: Vec<VlanPort>,
     pub(super) interfaces: BTreeMap<InterfaceIndex, Interface>,
+    /// The settings of those interfaces whose settings were read.
+    pub(super) switches: HashMap<InterfaceIndex, Switches>,
     /// With the dump in which each was last seen.
     pub(super) addresses: BTreeMap<Address, u8>,
     /// Counts changes of `addresses`.
     pub(super) address_generation: u64,
     /// Whether all that were there at the beginning are known.
     pub(super) is_settled: bool,
-    /// Counts changes of `interfaces`.
+    /// Counts changes of `interfaces` and `switches`.
     pub(super) generation: u64,
 }
 
@@ -61,6 +64,7 @@ impl Links {
     /// Forgets a link, and returns what it was. If it was a port, another interface may be that now: see [`Links::heir`].
     pub(super) fn remove(&mut self, index: InterfaceIndex) -> Option<Interface> {
         self.ports.remove(index);
+        self.switches.remove(&index);
         self.interfaces.remove(&index)
     }
 
@@ -145,6 +149,13 @@ impl Links {
         let mut ports: Vec<u16> = members.filter_map(|interface| interface.port).collect();
         ports.sort_unstable();
         ports
+    }
+
+    /// Notes the settings of an interface.
+    pub(super) fn put_switches(&mut self, index: InterfaceIndex, switches: Switches) {
+        if self.interfaces.contains_key(&index) && self.switches.insert(index, switches) != Some(switches) {
+            self.generation += 1;
+        }
     }
 
     /// Notes an address, and returns whether it is new.

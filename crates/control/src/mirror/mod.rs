@@ -77,6 +77,7 @@ pub use links::VlanPort;
 pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};
 
 use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey, Source};
+use crate::switches::Switches;
 use counters::{Count, Counters};
 use dumps::Epochs;
 use fib::publish::Readers;
@@ -185,6 +186,11 @@ impl Mirror {
     /// Where workers get their readers of the forwarding tables.
     pub fn readers(&self) -> &Readers<State<Adjacency>> {
         self.fib.readers()
+    }
+
+    /// Takes in the settings of a port's interface.
+    pub fn set_switches(&mut self, index: InterfaceIndex, switches: Switches) {
+        self.links.put_switches(index, switches);
     }
 
     /// Takes in one change. Workers see it after the next [`Mirror::publish`].

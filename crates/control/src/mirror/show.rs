@@ -7,6 +7,7 @@ use super::{Mirror, fixed, routes};
 use crate::change::{
     Address, Hops, InterfaceIndex, Link, NeighbourState, ObjectKind, Path, RouteKey, RouteKind, Source,
 };
+use crate::switches::Switches;
 use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules};
 use ipnet::IpNet;
 use std::fmt;
@@ -21,6 +22,8 @@ pub struct PortReport {
     pub name: String,
     /// The interface; `None` if Linux has none of that name.
     pub link: Option<Link>,
+    /// The interface's settings, once they were read. On a node of a cluster they are not.
+    pub switches: Option<Switches>,
     /// Its addresses.
     pub addresses: Vec<Address>,
     /// The table of the VRF to which it belongs.
@@ -125,10 +128,17 @@ impl Mirror {
                 port,
                 name: name.to_owned(),
                 link,
+                switches: index.and_then(|index| self.links.switches.get(&index).copied()),
                 addresses: addresses.cloned().collect(),
                 vrf_table: interface.and_then(|interface| self.links.vrf_table(interface)),
             }
         })
+    }
+
+    /// The numbers and names of the ports' interfaces.
+    pub fn port_interfaces(&self) -> Vec<(InterfaceIndex, String)> {
+        let of_ports = self.links.interfaces.values().filter(|interface| interface.port.is_some());
+        of_ports.map(|interface| (interface.link.index, interface.link.name.clone())).collect()
     }
 
     /// The name of Linux's interface for a VLAN (802.1Q) of an interface.

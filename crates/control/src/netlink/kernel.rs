@@ -65,9 +65,12 @@ use crate::netlink::schedule::Schedule;
 use crate::netlink::sockets::{KernelSocket, Received};
 use crate::readiness::Readiness;
 
-/// Multicast groups (`RTNLGRP_*`): links, neighbours, addresses, routes and rules of both families, next-hop
+/// Multicast groups (`RTNLGRP_*`): links, neighbours, addresses, routes, rules and settings of both families, next-hop
 /// objects.
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
+const GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
+
+/// `RTM_NEWNETCONF`: a setting of an interface, or of all, has changed.
+const SETTING_CHANGED: u16 = 80;
 
 /// Notifications that are held back during a dump; more are left in the socket.
 const HELD_BACK: usize = 65_536;
@@ -134,6 +137,8 @@ pub struct Kernel {
     /// Whether each link was up, ran and had a carrier when we last heard of it.
     link_states: HashMap<InterfaceIndex, u32>,
     advertisements: Advertisements,
+    /// Whether settings of interfaces have changed since [`Kernel::take_settings_changed`].
+    settings_changed: bool,
     counters: Counters,
 }
 
@@ -179,6 +184,7 @@ impl Kernel {
             same_key: SameKey::default(),
             link_states: HashMap::new(),
             advertisements,
+            settings_changed: true,
             counters: Counters::default(),
         };
         kernel.schedule.everything(Instant::now());
@@ -194,6 +200,11 @@ impl Kernel {
     /// Whether every part was dumped, since the beginning or the last loss of messages.
     pub fn is_synchronised(&self) -> bool {
         self.schedule.has_everything() && !self.throws_away
+    }
+
+    /// Whether settings of interfaces may have changed since the last call, as far as Linux notifies of it.
+    pub(crate) fn take_settings_changed(&mut self) -> bool {
+        std::mem::take(&mut self.settings_changed)
     }
 
     /// What was counted.
@@ -321,6 +332,11 @@ impl Kernel {
             return Ok(());
         }
         self.counters.notifications += 1;
+        if frame.kind == SETTING_CHANGED {
+            // It is read with those of which Linux does not notify (`crate::switches`).
+            self.settings_changed = true;
+            return Ok(());
+        }
         let decoded = decode(frame)?;
         self.look_for_silence(frame, &decoded);
         if is_advertised(frame) {

@@ -21,6 +21,19 @@
 //! =item mtu
 //! the port's MTU, in bytes. A larger one is written in the order of the TARGETs, a smaller one in the reverse order.
 //!
+//! =item mtu4, mtu6
+//! the same for one family: the longest packet that leaves by the port without Linux being asked. That
+//! of IPv6 is Linux's C<net.ipv6.conf.*.mtu>, which router advertisements set as well. That of IPv4 is
+//! the MTU, or with C<net.ipv4.ip_forward_use_pmtu> the least MTU of a path.
+//!
+//! =item forwarding
+//! nothing is written, and there are no TARGETs. Families that Linux does not forward from the port are left
+//! to Linux (C<net.ipv4.conf.*.forwarding>, C<net.ipv6.conf.all.forwarding>).
+//!
+//! =item rp_filter
+//! for each port C<off>, C<loose> or C<strict>, as Linux's C<rp_filter>; it has no PORT. Without
+//! TARGETs, IPv4 from ports where it is not off is left to Linux.
+//!
 //! =item own4, own6
 //! the addresses of the host in the port's VRF, for IPv4 with the broadcast addresses of their networks.
 //!
@@ -66,6 +79,14 @@ pub enum Followed {
     Stations,
     /// The port's MTU.
     Mtu,
+    /// The longest IPv4 packet that leaves by the port without Linux being asked.
+    Mtu4,
+    /// The port's MTU for IPv6.
+    Mtu6,
+    /// Whether Linux forwards what comes in by the port.
+    Forwarding,
+    /// Which IPv4 sources Linux believes, of each port.
+    RpFilter,
     /// The host's IPv4 addresses in the port's VRF.
     Own4,
     /// The host's IPv6 addresses in the port's VRF.
@@ -81,10 +102,14 @@ pub enum Followed {
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 9] = [
+const WORDS: [(&str, Followed); 13] = [
     ("ether", Followed::Ether),
     ("stations", Followed::Stations),
     ("mtu", Followed::Mtu),
+    ("mtu4", Followed::Mtu4),
+    ("mtu6", Followed::Mtu6),
+    ("forwarding", Followed::Forwarding),
+    ("rp_filter", Followed::RpFilter),
     ("own4", Followed::Own4),
     ("own6", Followed::Own6),
     ("first4", Followed::First4),
@@ -101,7 +126,12 @@ impl Followed {
 
     /// Whether it is of one port.
     pub fn is_of_port(self) -> bool {
-        !matches!(self, Followed::Errors4 | Followed::Errors6 | Followed::Ipsec)
+        !matches!(self, Followed::Errors4 | Followed::Errors6 | Followed::Ipsec | Followed::RpFilter)
+    }
+
+    /// Whether it counts without a handler.
+    fn counts_alone(self) -> bool {
+        matches!(self, Followed::Forwarding | Followed::RpFilter)
     }
 }
 
@@ -135,7 +165,7 @@ impl Follows {
         })?;
         let port = if what.is_of_port() { words.next().unwrap_or_default() } else { String::new() };
         let targets: Vec<String> = words.collect();
-        if targets.is_empty() {
+        if targets.is_empty() && !what.counts_alone() || what.is_of_port() && port.is_empty() {
             let port = if what.is_of_port() { " PORT" } else { "" };
             return Err(format!("'{argument}' is not all; expected '{word}{port} ELEMENT.HANDLER ...'"));
         }
@@ -189,6 +219,8 @@ mod tests {
     #[test]
     fn arguments_are_checked() {
         assert_eq!(mistake("ether eth1 f.ether"), "");
+        assert_eq!(mistake("forwarding eth1, rp_filter"), "");
+        assert!(mistake("forwarding").contains("is not all"));
         assert!(mistake("colour eth1 f.ether").contains("expected one of ether, stations, mtu"));
         assert!(mistake("mtu eth1").contains("'mtu PORT ELEMENT.HANDLER ...'"));
         assert!(mistake("errors4 f").contains("names no handler"));

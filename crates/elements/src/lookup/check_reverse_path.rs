@@ -20,7 +20,8 @@
 //!
 //! MODE off: every source is valid.
 //!
-//! As many modes as ports, separated by spaces and quoted, are one for each port.
+//! As many modes as ports, separated by spaces and quoted, are one for each port. The handler C<mode>
+//! of CheckReversePath has them, and changes them.
 //!
 //! Output 1 is for packets whose source Linux has to validate:
 //!
@@ -68,18 +69,27 @@
 use fib::publish::Reader;
 use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State};
 use graph::lang::unquote;
-use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::family::ForwardFamily;
 use super::fib_lookup::{MAIN, Unfilled};
 use super::forwarding::ForwardingTables;
+use crate::runs;
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath",
     ports: PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
     capabilities: &[super::JUDGES_SOURCES],
+    handlers: &[Handler::read_write(
+        "mode",
+        Combine::First,
+        "The MODE argument: a mode for all ports, or one for each.",
+        &Get(|e: &mut CheckReversePath<u32>| e.modes.text()),
+        &Put(|e: &mut CheckReversePath<u32>, _, value| e.set_modes(value)),
+    )],
     manual: graph::manual!("check_reverse_path.rs"),
     make: make::<u32>,
     ..Class::DEFAULT
@@ -113,6 +123,24 @@ impl FromArgument for Modes {
 }
 
 impl Modes {
+    fn text(&self) -> String {
+        let word = |mode: &Mode| match mode {
+            Mode::Off => "off",
+            Mode::Loose => "loose",
+            Mode::Strict => "strict",
+        };
+        self.0.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether they are one for all of so many ports, or one for each.
+    fn are_for(&self, ports: usize) -> bool {
+        self.0.len() == 1 || self.0.len() == ports
+    }
+
+    fn are_off(&self) -> bool {
+        self.0.iter().all(|mode| *mode == Mode::Off)
+    }
+
     /// That of the port by which a packet came.
     #[inline(always)]
     fn of(&self, packet: &Packet) -> Mode {
@@ -152,7 +180,7 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
     if ports.is_empty() {
         return Err(ConfigError::new("no ports; expected the names of the router's ports"));
     }
-    if modes.0.len() != 1 && modes.0.len() != ports.len() {
+    if !modes.are_for(ports.len()) {
         let (modes, ports) = (modes.0.len(), ports.len());
         return Err(ConfigError::new(format!(
             "MODE: {modes} modes for {ports} ports; expected {}",
@@ -164,7 +192,9 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
     }
     let tables = ForwardingTables::of_ports(setup, &ports)?;
     Ok(Box::new(CheckReversePath::<A> {
+        is_off: modes.are_off(),
         modes,
+        ports: ports.len(),
         policy: tables.policies.register(),
         reader: tables.readers.register(),
         sources: Box::new([A::MIN; MAX_BATCH]),
@@ -175,6 +205,10 @@ pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn El
 
 struct CheckReversePath<A: ForwardFamily> {
     modes: Modes,
+    /// Whether all are off.
+    is_off: bool,
+    /// How many ports there are.
+    ports: usize,
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -296,8 +330,24 @@ impl Mode {
     }
 }
 
+impl<A: ForwardFamily> CheckReversePath<A> {
+    fn set_modes(&mut self, value: &str) -> Result<(), String> {
+        let modes = Modes::from_argument(value).filter(|modes| modes.are_for(self.ports));
+        self.modes = modes.ok_or_else(|| format!("'{value}'; expected {}", Modes::EXPECTED))?;
+        self.is_off = self.modes.are_off();
+        Ok(())
+    }
+}
+
 impl<A: ForwardFamily> Element for CheckReversePath<A> {
+    fn ordinary(&self) -> Option<Ordinary> {
+        if self.is_off { runs::ordinary([]) } else { None }
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        if self.is_off {
+            return;
+        }
         let sources = &mut self.sources[..batch.len()];
         let findings = &mut self.findings[..batch.len()];
         for (packet, source) in batch.packets().iter().zip(&mut *sources) {

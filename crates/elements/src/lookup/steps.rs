@@ -91,7 +91,7 @@ pub struct ForwardingSteps {
     ipv4: Steps<u32>,
     ipv6: Steps<u128>,
     /// The largest packet of each port, without Ethernet header.
-    pub mtus: Vec<u32>,
+    pub mtus: Vec<[u32; 2]>,
 }
 
 /// Those of a family.
@@ -124,7 +124,7 @@ impl ForwardingSteps {
         Ok(Self {
             ipv4: Steps::new(setup, &tables),
             ipv6: Steps::new(setup, &tables),
-            mtus: vec![u32::MAX; ports.len()],
+            mtus: vec![[u32::MAX; 2]; ports.len()],
         })
     }
 
@@ -191,12 +191,13 @@ impl ForwardingSteps {
 
     /// Returns the packets that are no longer than the MTU of the port that the lookup found for them.
     pub fn fits(&self, packets: &mut [Packet], mask: Mask) -> Mask {
-        let fits = |ports: &[u16], number: usize, packet: &Packet| {
-            self.mtus.get(usize::from(ports[number])).is_some_and(|mtu| packet.len() <= *mtu as usize)
+        let fits = |family: usize, ports: &[u16], number: usize, packet: &Packet| {
+            let mtus = self.mtus.get(usize::from(ports[number]));
+            mtus.is_some_and(|mtus| packet.len() <= mtus[family] as usize)
         };
         let (of4, of6) = (mask.and(self.ipv4.routed), mask.and(self.ipv6.routed));
-        let of4 = of4.retain(packets, |number, packet| fits(&self.ipv4.ports[..], number, packet));
-        of4.or(of6.retain(packets, |number, packet| fits(&self.ipv6.ports[..], number, packet)))
+        let of4 = of4.retain(packets, |number, packet| fits(0, &self.ipv4.ports[..], number, packet));
+        of4.or(of6.retain(packets, |number, packet| fits(1, &self.ipv6.ports[..], number, packet)))
     }
 
     /// Takes a hop off packets that have been checked. Returns those that live on; the others are unchanged.

@@ -83,6 +83,17 @@ impl Ring {
         Ok(Self { memory, slot_bytes, slots })
     }
 
+    /// The longest frame that a slot of a receive ring holds, in bytes.
+    pub(super) fn holds(&self) -> usize {
+        self.slot_bytes - RECEIVE_OVERHEAD
+    }
+
+    /// Whether a slot of a transmit ring holds a frame of so many bytes.
+    #[inline(always)]
+    pub(super) fn fits(&self, bytes: usize) -> bool {
+        bytes <= self.slot_bytes - SEND_OFFSET
+    }
+
     /// Number of slots.
     pub(super) fn slots(&self) -> usize {
         self.slots
@@ -147,7 +158,7 @@ impl Ring {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the kernel must stay away from the slot")]
     pub(super) unsafe fn write_packet(&mut self, slot: usize, data: &[u8]) -> bool {
-        if data.len() > self.slot_bytes - SEND_OFFSET {
+        if !self.fits(data.len()) {
             return false;
         }
         let start = self.start(slot);

@@ -35,6 +35,8 @@ pub(super) struct AfPacketRx {
     /// The slot that the kernel fills next.
     head: usize,
     mtu: usize,
+    /// Bytes that a frame of the pool holds.
+    frame_bytes: usize,
     /// Number of the interface that the socket is on.
     index: i32,
     plan: Plan,
@@ -61,6 +63,7 @@ impl AfPacketRx {
             claim,
             head: 0,
             mtu,
+            frame_bytes: usize::MAX,
             index,
             plan,
             next_look: Instant::now(),
@@ -111,6 +114,9 @@ impl AfPacketRx {
                 self.kernel_drops.set(self.all_kernel_drops());
                 (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
                 (self.head, self.gone, self.lost) = (0, false, false);
+                if let Err(error) = self.tell_longest() {
+                    self.claim.tell(error.to_string());
+                }
                 if self.plan.fanout || self.screen.is_some() {
                     // What came before the socket was in the group the others have too, and what came before the
                     // screen the kernel.
@@ -130,6 +136,13 @@ impl AfPacketRx {
             screen.attach(opened.2)?;
         }
         Ok(opened)
+    }
+
+    /// Leaves to the kernel what is longer than a slot, or than a frame of the pool.
+    fn tell_longest(&self) -> Result<(), PortError> {
+        let Some(screen) = &self.screen else { return Ok(()) };
+        let told = screen.hold(self.ring.holds().min(self.frame_bytes).saturating_sub(TAG_BYTES));
+        told.map_err(|error| PortError::system(&self.claim.name, "setting the longest frame", error))
     }
 
     /// What the kernel dropped for want of a free slot, since the queue was opened.
@@ -175,6 +188,11 @@ impl AfPacketRx {
 }
 
 impl RxQueue for AfPacketRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.frame_bytes = pool.data_bytes();
+        self.tell_longest()
+    }
+
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
         let first = batch.len();
         let wanted = max.min(batch.room());

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, Weak};
 
+use aya::maps::{Array, MapData, MapError};
 use aya::programs::SocketFilter;
 use aya::programs::links::FdLink;
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
@@ -17,7 +18,7 @@ use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
 use crate::bpf::{
     Counters, LocalAddresses, Stations, Steered, Vlans, addresses_error, attach_at_ingress, classifier,
-    clients_error, esp_error, load, load_error, stations_error, verify, vlans_error,
+    clients_error, esp_error, load, load_error, map_error, stations_error, verify, vlans_error,
 };
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Station, VlanId, VlanShare};
@@ -37,6 +38,8 @@ struct Programs {
     local: LocalAddresses,
     vlans: Vlans,
     stations: Stations,
+    /// The longest frame that the sockets hold.
+    longest: Array<MapData, u32>,
     object: Ebpf,
 }
 
@@ -53,12 +56,14 @@ impl Screen {
         let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
         let (local, counters) = (LocalAddresses::of(port, &mut object)?, Counters::of(port, &mut object)?);
         let (vlans, stations) = (Vlans::of(port, &mut object)?, Stations::of(port, &mut object)?);
+        let longest = object.take_map("LONGEST").expect("the program has this map");
+        let longest = longest.try_into().map_err(|error: MapError| load_error(port, &error))?;
         classifier(port, &mut object, "screen")?;
         let filter: &mut SocketFilter = program(&mut object);
         verify(|| filter.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(Self {
             port: port.to_owned(),
-            programs: Mutex::new(Programs { attached: None, local, vlans, stations, object }),
+            programs: Mutex::new(Programs { attached: None, local, vlans, stations, longest, object }),
             counters,
         })
     }
@@ -67,6 +72,12 @@ impl Screen {
     pub(super) fn filter(&self, socket: &OwnedFd) -> io::Result<()> {
         let mut programs = lock(&self.programs);
         program(&mut programs.object).attach(socket).map_err(crate::bpf::program_io_error)
+    }
+
+    /// Says how long frames may be, without a tag that stands beside them; longer ones are the kernel's.
+    pub(super) fn hold(&self, bytes: usize) -> io::Result<()> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        lock(&self.programs).longest.set(0, bytes, 0).map_err(map_error)
     }
 
     /// Has the kernel drop what is ours, on the interface with this number.

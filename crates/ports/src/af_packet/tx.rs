@@ -81,17 +81,34 @@ impl AfPacketTx {
         if !self.claim.is_anew((!self.lost).then_some(self.index)) {
             return;
         }
-        let claim = Arc::clone(&self.claim);
-        let opened = Builder::new(&claim, self.slots).and_then(|new| Ok((new.sender()?, new.index, new.mtu)));
-        match opened {
-            Ok(((socket, ring), index, mtu)) => {
-                self.lengths = vec![0; ring.slots()].into();
-                (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
-                (self.head, self.gone, self.lost) = (0, false, false);
-                claim.tell("the interface is back".to_owned());
-            }
-            Err(error) => claim.tell(error.to_string()),
+        match self.reopen() {
+            Ok(()) => self.claim.tell("the interface is back".to_owned()),
+            Err(error) => self.claim.tell(error.to_string()),
         }
+    }
+
+    /// Begins anew on the interface as it is now, with nothing in the ring.
+    fn reopen(&mut self) -> Result<(), PortError> {
+        let claim = Arc::clone(&self.claim);
+        let builder = Builder::new(&claim, self.slots)?;
+        (self.socket, self.ring) = builder.sender()?;
+        (self.index, self.mtu) = (builder.index, builder.mtu);
+        self.lengths = vec![0; self.ring.slots()].into();
+        (self.head, self.gone, self.lost) = (0, false, false);
+        Ok(())
+    }
+
+    /// A packet was too long: has the MTU grown, and are there slots for it now?
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let before = self.mtu;
+        self.mtu = self.claim.interface.mtu().unwrap_or(before);
+        if self.ring.fits(self.mtu + ETHERNET_BYTES + TAG_BYTES) {
+            return self.mtu > before;
+        }
+        self.kick();
+        // What is in the old ring goes first.
+        self.unsent == 0 && self.reopen().is_ok()
     }
 
     /// Tells the kernel to send what is in the ring, and finds out how far it came.
@@ -212,24 +229,21 @@ impl TxQueue for AfPacketTx {
         if self.gone {
             self.look();
         }
-        let (mut taken, mut too_long) = (0, 0);
+        let (mut taken, mut has_grown) = (0, None);
         for packet in batch.iter() {
-            match self.put(packet.data()) {
+            let mut put = self.put(packet.data());
+            if put == Some(Err(Event::TooLong)) && *has_grown.get_or_insert_with(|| self.grow()) {
+                put = self.put(packet.data());
+            }
+            match put {
                 Some(Ok(())) => {}
-                Some(Err(reason)) => {
-                    self.stats.add(reason, 1);
-                    too_long += usize::from(reason == Event::TooLong);
-                }
+                Some(Err(reason)) => self.stats.add(reason, 1),
                 None => break,
             }
             taken += 1;
         }
         if self.unsent > 0 {
             self.kick();
-        }
-        if too_long > 0 {
-            // The MTU may have grown.
-            self.mtu = self.claim.interface.mtu().unwrap_or(self.mtu);
         }
         batch.move_front(&mut self.sent, taken);
         pool.free(&mut self.sent);

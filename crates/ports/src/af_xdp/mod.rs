@@ -85,7 +85,7 @@ use crate::bpf::{Steered, addresses_error, clients_error, esp_error, stations_er
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
-use crate::mtu::mtu_problem;
+use crate::mtu::{largest_mtu, mtu_problem};
 use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
 use crate::spec::option;
 use crate::DriverDoc;
@@ -184,6 +184,8 @@ struct Attached {
     leaves_unfinished: bool,
     /// Whether all frames to the interface's address are Linux's.
     gives_way: bool,
+    /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
+    largest_mtu: usize,
 }
 
 /// The sockets of one receive queue and of the transmit queue of the same number.
@@ -262,6 +264,8 @@ impl Shared {
         let mut attached = lock(&self.attached);
         *halves = Halves { generation: self.generation(), ..Halves::default() };
         self.check_frames(pool)?;
+        attached.largest_mtu = largest_mtu(pool.data_bytes(), true);
+        self.follow_link(&mut attached)?;
         let mut receive = Vec::new();
         for queue in (worker..attached.queues).step_by(self.halves.len()) {
             let transmit = halves.transmit.is_none();
@@ -372,7 +376,11 @@ impl Shared {
         self.check_mtu(pool)
     }
 
+    /// At the start. What an MTU that was raised later brings is Linux's.
     fn check_mtu(&self, pool: &Pool) -> Result<(), PortError> {
+        if self.generation() > 1 {
+            return Ok(());
+        }
         let mtu = self.claim.interface.mtu()?;
         let problem = mtu_problem(self.name(), mtu, pool.data_bytes(), true);
         problem.map_or(Ok(()), |problem| Err(self.unsupported(problem)))
@@ -477,6 +485,7 @@ impl Shared {
         let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
         self.set_mac(mac);
         let failed = |error| PortError::system(self.name(), "setting the link address", error);
+        let mtu = mtu.min(attached.largest_mtu);
         // No unicast frame is to a group's address.
         let taken = if attached.gives_way { MacAddr([1, 0, 0, 0, 0, 0]) } else { mac };
         attached.program.set_interface(taken, mtu, attached.leaves_unfinished).map_err(failed)
@@ -516,6 +525,7 @@ impl AfXdpPort {
             zerocopy: None,
             leaves_unfinished: false,
             gives_way: false,
+            largest_mtu: usize::MAX,
         };
         let mut shared = Shared {
             claim,

@@ -155,11 +155,17 @@ impl Sender {
     /// Puts packets, for which there is room, into the ring.
     #[inline]
     fn put(&mut self, pool: &mut Pool, packets: &mut Batch, interface: &Interface, stats: &mut QueueStats) {
-        let mut too_long = false;
+        let mut has_looked = false;
         for packet in packets.drain() {
-            if let Some(reason) = self.problem(packet.data()) {
+            let mut problem = self.problem(packet.data());
+            if problem == Some(Event::TooLong) && !has_looked {
+                has_looked = true;
+                // The MTU may have grown.
+                self.mtu = interface.mtu().unwrap_or(self.mtu);
+                problem = self.problem(packet.data());
+            }
+            if let Some(reason) = problem {
                 stats.add(reason, 1);
-                too_long |= reason == Event::TooLong;
                 pool.free_packet(packet);
                 continue;
             }
@@ -179,10 +185,6 @@ impl Sender {
             });
         }
         self.half.transmit.submit();
-        if too_long {
-            // The MTU may have grown.
-            self.mtu = interface.mtu().unwrap_or(self.mtu);
-        }
     }
 
     /// Puts a packet into the ring that is longer than a chunk of the kernel.

@@ -12,7 +12,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray, RingBuf};
@@ -49,6 +49,8 @@ const SEE: &str = "see";
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
 const VLAN_PLACES: usize = 4096;
+/// The largest MTU with which drivers have a packet in one buffer, unless they split headers off.
+const ONE_BUFFER: u32 = 1_500;
 /// Much longer than a program runs, which is microseconds and not interrupted.
 const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(200);
 
@@ -56,13 +58,14 @@ const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(200);
 #[repr(C)]
 struct PortWords {
     interface: AtomicU32,
-    mtu: AtomicU32,
+    mtus: [AtomicU16; 2],
     mode: AtomicU8,
     sends: AtomicU8,
     sources: [AtomicU8; 2],
     paint: AtomicU8,
     sends_fragments: AtomicU8,
-    unused: [AtomicU8; 2],
+    is_long: AtomicU8,
+    unused: AtomicU8,
 }
 
 /// `struct links` of the program.
@@ -129,6 +132,8 @@ pub struct KernelPort {
     pub interface: u32,
     /// Its MTU.
     pub mtu: u32,
+    /// The largest IPv4 and IPv6 packets that it sends, if that is less.
+    pub longest: [u32; 2],
     /// Whether it is a VLAN of the port that has the interface ([`KernelForwarding::set_vlans`]).
     pub is_vlan: bool,
     /// Where its XDP programs run; `None` if what comes in by it is not forwarded in the kernel.
@@ -331,7 +336,10 @@ impl KernelForwarding {
         words.mode.store(0, Ordering::Release);
         words.sends.store(0, Ordering::Release);
         words.interface.store(port.interface, Ordering::Relaxed);
-        words.mtu.store(port.mtu, Ordering::Relaxed);
+        words.mtus.iter().zip(port.longest).for_each(|(place, longest)| {
+            place.store(longest.min(port.mtu).min(u16::MAX.into()) as u16, Ordering::Relaxed);
+        });
+        words.is_long.store((port.mtu > ONE_BUFFER).into(), Ordering::Relaxed);
         words.paint.store(port.paint, Ordering::Relaxed);
         words.sources.iter().zip(port.sources).for_each(|(place, sources)| {
             place.store(sources as u8, Ordering::Relaxed);

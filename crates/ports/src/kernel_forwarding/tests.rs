@@ -24,6 +24,7 @@ const LOOPBACK: u32 = 1;
 pub(super) const PORT: KernelPort = KernelPort {
     interface: LOOPBACK,
     mtu: 1500,
+    longest: [u32::MAX; 2],
     is_vlan: false,
     receives: None,
     sends: false,
@@ -391,6 +392,8 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
         (KernelPort { sends_native: false, ..port }, PASSED),
         (KernelPort { mtu: 27, ..port }, PASSED),
         (KernelPort { mtu: 28, ..port }, REDIRECTED),
+        (KernelPort { longest: [27, 1_500], ..port }, PASSED),
+        (KernelPort { longest: [28, 0], ..port }, REDIRECTED),
         (port, REDIRECTED),
     ] {
         kernel.forwarding.set_port(1, change).unwrap();

@@ -25,6 +25,7 @@ pub(crate) fn may_be_set(settings: &Settings) -> bool {
         return true;
     }
     let interfaces = interfaces(&settings.ports);
+    let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
     // What cannot be read may set marks.
     nftables::has_chains_before_routing(&interfaces).unwrap_or(true)
         || legacy_chains().map_or(true, |chains| chains.iter().any(|chain| chain.what.contains("PREROUTING")))

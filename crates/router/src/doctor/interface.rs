@@ -2,6 +2,7 @@
 //!
 //! Netlink and `ethtool` are asked, which answer for the network namespace that the doctor runs in.
 
+use control::switches::{self, Switches};
 use ports::{Link, Links, largest_mtu, mtu_problem};
 
 use super::offloads::{self, Features};
@@ -25,6 +26,7 @@ pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
     }
     findings.extend(queues(name, link, patient));
     if patient.linux_is_slow_path && port.host == Host::Interface {
+        findings.extend(forwarding(name, switches::of_all()[0], &switches::of_interface(name)));
         findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
     }
     findings.extend(offloads(port, link, &links, patient.filters));
@@ -44,6 +46,9 @@ pub(super) fn examine_vlan(port: &PatientPort, patient: &Patient) -> Vec<Finding
         None => vec![Finding::ok(name, "Linux has no such interface: the router makes a TAP interface")],
     };
     if patient.linux_is_slow_path {
+        if link.is_some() {
+            findings.extend(forwarding(name, switches::of_all()[0], &switches::of_interface(name)));
+        }
         findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
     }
     // A TAP interface is that of a router that runs.
@@ -137,6 +142,16 @@ pub(super) fn active_queues(text: &str) -> Option<usize> {
         line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
     Some(number("RX:") + number("Combined:")).filter(|&queues| queues > 0)
+}
+
+/// Whether IPv4 that comes in by a port is left to Linux, though Linux forwards IPv4 (docs/sysctls.md).
+fn forwarding(name: &str, linux_forwards: bool, of_port: &Switches) -> Option<Finding> {
+    (linux_forwards && !of_port.forwards[0]).then(|| {
+        let setting = format!("net.ipv4.conf.{}.forwarding", name.replace('.', "/"));
+        let why = "the router leaves such packets to Linux, which drops them";
+        let remedy = Remedy::ByHand(format!("sysctl -w {setting}=1"));
+        Finding::warn(name, "Linux does not forward IPv4 that comes in by it", why, remedy)
+    })
 }
 
 /// Linux drops packets whose source it would reach by another interface (the larger of both settings counts,

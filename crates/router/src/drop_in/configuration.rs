@@ -171,14 +171,13 @@ fn physical_port(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, Pa
     let output = plan.element(format_args!("out{paint}"), format_args!("Output({word}, {mtu})"));
     plan.follow(Followed::Ether, name, &input.inside("filter"), "ether");
     plan.follow(Followed::Stations, name, &input.inside("filter"), "stations");
-    follow_mtu(plan, name, &output);
     (input, output)
 }
 
-/// What an output of a port has to know of its MTU.
-pub(crate) fn follow_mtu(plan: &mut Plan, port: &str, output: &Part) {
-    for check in ["mtu4", "mtu6"] {
-        plan.follow(Followed::Mtu, port, &output.inside(check), "length");
+/// What an output of a port has to know of its MTUs, of which that of IPv4 is `ipv4`.
+pub(crate) fn follow_mtu(plan: &mut Plan, port: &str, output: &Part, ipv4: Followed) {
+    for (check, what) in [("mtu4", ipv4), ("mtu6", Followed::Mtu6)] {
+        plan.follow(what, port, &output.inside(check), "length");
     }
 }
 

@@ -3,13 +3,14 @@
 //!
 //! Routes and neighbours are not its business: the control thread brings those to the workers by itself.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
 use control::change::Address;
 use control::mirror::Mirror;
 use control::service::Service;
+use control::switches::Switches;
 use elements::devices::OpenPort;
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::router::Router;
@@ -20,7 +21,8 @@ use ports::{Station, VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
 use super::stations::{Above, Stations};
-use super::{Graph, InKernel, RouterPort, error_source4, error_source6};
+use super::{Graph, InKernel, Obeyed, RouterPort, error_source4, error_source6};
+use crate::features::reverse_path::words_of_linux;
 use crate::features::{FeatureSettings, Follower, vlan};
 
 /// What one port was like when the configuration last heard of it.
@@ -31,6 +33,14 @@ struct Link {
     name: String,
     mac: Option<[u8; 6]>,
     mtu: u32,
+    /// The longest IPv4, and IPv6, packet that leaves by it without Linux being asked.
+    mtus: [u32; 2],
+}
+
+/// The longest packets of a link with this MTU and these settings.
+pub(super) fn mtus_of(mtu: u32, switches: Option<&Switches>) -> [u32; 2] {
+    let longest = switches.map_or([None; 2], |switches| switches.longest);
+    longest.map(|longest| longest.unwrap_or(mtu).min(mtu))
 }
 
 /// The addresses of the host that count for one port.
@@ -52,7 +62,9 @@ impl Own {
     }
 
     fn of(mirror: &Mirror, port: &str) -> Own {
-        let link = mirror.ports().find(|known| known.name == port).and_then(|known| known.link);
+        let known = mirror.ports().find(|known| known.name == port);
+        let switches = known.as_ref().and_then(|known| known.switches);
+        let link = known.and_then(|known| known.link);
         let Some(index) = link.map(|link| link.index) else { return Own::default() };
         let of_port = || mirror.local_addresses().filter(move |known| known.index == index);
         let errors_from = (
@@ -60,8 +72,11 @@ impl Own {
             error_source6(of_port().map(|known| known.address)),
         );
         let vrf = mirror.vrf_table(index);
-        let (ipv4, ipv6) =
+        let (mut ipv4, ipv6) =
             no_sources(mirror.local_addresses().filter(|known| mirror.vrf_table(known.index) == vrf));
+        if switches.is_some_and(|switches| switches.accepts_own) {
+            ipv4.clear();
+        }
         Own { errors_from, ipv4, ipv6 }
     }
 }
@@ -134,6 +149,10 @@ pub(crate) struct Following {
     links: Vec<Link>,
     /// Of each port, what it got last.
     vlans: Vec<Vec<(VlanId, VlanShare)>>,
+    /// What of the transit that comes in by a port is ours: Linux gets families that it does not forward.
+    transit: HashMap<String, VlanShare>,
+    /// The `rp_filter` of each port that the configuration got last.
+    rp_filters: Vec<u8>,
     /// Of each port, what its elements got last, and when that was made ([`Mirror::link_generations`]).
     own: Vec<Own>,
     generations: Option<(u64, u64)>,
@@ -143,7 +162,7 @@ pub(crate) struct Following {
     /// What stands above the ports, and what of that they got last.
     stations: Stations,
     above: Vec<Above>,
-    /// Whether a feature filters; of a configuration that somebody else wrote nobody knows.
+    /// Whether anything filters.
     may_filter: bool,
     /// Of each port, whether it leaves all that goes to clients of DHCP to Linux.
     leaves_clients: Vec<bool>,
@@ -161,11 +180,12 @@ impl Following {
         shared: Shared,
         followers: Vec<Arc<dyn Follower>>,
     ) -> Self {
-        let in_kernel = InKernel::new(&ports, features, |port| graph.leaves_to_linux(port), &shared);
+        let in_kernel = InKernel::new(&ports, features, graph.may_leave_to_linux(), &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
         let (above, leaves_clients) = (vec![Above::default(); ports.len()], vec![false; ports.len()]);
-        let may_filter = features.is_none_or(FeatureSettings::filter);
-        let (own, has_looked) = (Vec::new(), false);
+        let may_filter = graph.filters();
+        let (own, rp_filters, has_looked) = (Vec::new(), Vec::new(), false);
+        let transit = HashMap::new();
         let (addresses, generations, by_ports) = (None, None, None);
         Self {
             ports,
@@ -173,6 +193,8 @@ impl Following {
             addresses,
             links,
             vlans,
+            transit,
+            rp_filters,
             own,
             generations,
             by_ports,
@@ -298,15 +320,22 @@ impl Follow for Following {
         let mut up = HashSet::new();
         let links: Vec<Option<Link>> = (self.ports.iter())
             .map(|port| {
-                let link = state.mirror.ports().find(|known| known.name == port.name)?.link?;
+                let known = state.mirror.ports().find(|known| known.name == port.name)?;
+                let (link, switches) = (known.link?, known.switches);
                 if link.is_up {
                     up.insert(port.name.as_str());
                 }
-                Some(Link { index: link.index, name: link.name, mac: link.mac, mtu: link.mtu })
+                let mtus = mtus_of(link.mtu, switches.as_ref());
+                Some(Link { index: link.index, name: link.name, mac: link.mac, mtu: link.mtu, mtus })
             })
             .collect();
         let generations = state.mirror.link_generations();
         let has_moved = self.generations != Some(generations);
+        let switches: Option<Vec<_>> = has_moved.then(|| {
+            let of_port =
+                |port: &RouterPort| state.mirror.ports().find(|known| known.name == port.name)?.switches;
+            self.ports.iter().map(of_port).collect()
+        });
         let own: Option<Vec<Own>> =
             has_moved.then(|| self.ports.iter().map(|port| Own::of(&state.mirror, &port.name)).collect());
         let names = self.ports.iter().map(|port| port.name.as_str());
@@ -336,14 +365,36 @@ impl Follow for Following {
         for (port, _) in self.ports.iter().zip(&self.above).filter(|(_, above)| above.gives_way) {
             up.remove(port.name.as_str());
         }
-        let vlans: Vec<_> = self.ports.iter().map(|port| vlan::shares(&self.ports, port, &up)).collect();
+        if let Some(switches) = &switches {
+            let obeyed = Obeyed::of(router.config());
+            let left = |(port, switches): (&RouterPort, &Option<Switches>)| {
+                let is_ours = obeyed.left(&port.name, switches.as_ref()).map(|reason| reason.is_none());
+                (port.name.clone(), VlanShare::of_families(is_ours))
+            };
+            self.transit = self.ports.iter().zip(switches).map(left).collect();
+        }
+        let transit = |port: &str| self.transit.get(port).copied().unwrap_or(VlanShare::Transit);
+        let shares = |port: &RouterPort| {
+            let mut shares = vlan::shares(&self.ports, port, &up, transit);
+            // The port's own frames have no VLAN.
+            shares.extend(Some((0, transit(&port.name))).filter(|(_, share)| *share != VlanShare::Transit));
+            shares
+        };
+        let vlans: Vec<_> = self.ports.iter().map(shares).collect();
         for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
             if told != vlans {
                 problems.extend(self.on_host(port, |host| host.set_vlans(vlans)).err());
             }
         }
         self.vlans = vlans;
-        let mut has_changed = addresses.is_some() || own.is_some();
+        let rp_filter = |switches: &Option<Switches>| switches.map_or(0, |switches| switches.rp_filter);
+        let rp_filters = switches.map(|switches| switches.iter().map(rp_filter).collect::<Vec<u8>>());
+        if let Some(rp_filters) = rp_filters.filter(|rp_filters| self.rp_filters != *rp_filters) {
+            let words = words_of_linux(rp_filters.iter().copied());
+            problems.extend(self.write(router, Followed::RpFilter, "", &words));
+            self.rp_filters = rp_filters;
+        }
+        let mut has_changed = addresses.is_some() || own.is_some() || has_moved;
         let followers = self.followers.clone();
         for follower in &followers {
             if !self.has_looked {
@@ -377,11 +428,20 @@ impl Follow for Following {
                 problems.extend(vlan::follow_below(&self.ports, &port.name, mac));
                 problems.extend(self.write(router, Followed::Ether, &port.name, &mac.to_string()));
             }
-            let mut targets = self.targets(router, Followed::Mtu, &port.name);
-            if link.mtu < self.links[number].mtu {
-                targets.reverse();
+            let before = &self.links[number];
+            for (what, mtu, before) in [
+                (Followed::Mtu, link.mtu, before.mtu),
+                (Followed::Mtu4, link.mtus[0], before.mtus[0]),
+                (Followed::Mtu6, link.mtus[1], before.mtus[1]),
+            ] {
+                let mut targets = self.targets(router, what, &port.name);
+                if mtu < before {
+                    targets.reverse();
+                }
+                if mtu != before {
+                    problems.extend(write(router, targets, &mtu.to_string()));
+                }
             }
-            problems.extend(write(router, targets, &link.mtu.to_string()));
             self.links[number] = link;
         }
         if self.links != before {

@@ -22,8 +22,9 @@ use ports::{
     LossCounter, PortError, Sources, Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
 };
 
+use super::RouterPort;
+use super::following::mtus_of;
 use super::samples::Samples;
-use super::{RouterPort, sysctls};
 use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
 use crate::settings::Driver;
@@ -92,6 +93,8 @@ pub(crate) struct InKernel {
     shared: Shared,
     /// Those of a graph of ours.
     features: Option<FeatureSettings>,
+    /// Whether Linux may forward transit before the graph has seen it, where it forwards.
+    linux_may: bool,
     /// What went wrong with the program, or that it cannot read the tables.
     refusal: Option<String>,
     names: Vec<String>,
@@ -115,6 +118,8 @@ pub(crate) struct InKernel {
 struct Found {
     interface: u32,
     mtu: u32,
+    /// The longest packet of each family.
+    longest: [u32; 2],
     /// How packets come; `None` for a port of another kind, or one that is not open yet.
     way: Option<XdpWay>,
     features: XdpFeatures,
@@ -124,25 +129,23 @@ impl InKernel {
     const KEY: &str = "forwarding in the kernel";
 
     /// That of a router with these ports; `features` are those of a graph of ours, `None` if it is somebody else's.
-    /// `linux_may` says of which ports Linux may forward transit before the graph has seen it.
+    /// `linux_may` says whether Linux may forward transit before the graph has seen it, where it forwards.
     pub(crate) fn new(
         ports: &[RouterPort],
         features: Option<&FeatureSettings>,
-        linux_may: impl Fn(&str) -> bool,
+        linux_may: bool,
         shared: &Shared,
     ) -> Arc<Mutex<Self>> {
         let place = |name: &str| ports.iter().position(|port| port.name == name);
         let member = |(number, port): (usize, &RouterPort)| {
             let below = port.vlan.as_ref().and_then(|(below, _)| place(below));
-            let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
-            let linux_may = linux_may(&port.name);
             let lacks_queues = port.driver.is_xdp() && lacks_queues(&port.name);
-            let (device, sources) = (below.unwrap_or(number), sources.unwrap_or_default());
-            Member { device, sources, linux_may, lacks_queues, ..Member::default() }
+            Member { device: below.unwrap_or(number), lacks_queues, ..Member::default() }
         };
         let new = || Self {
             shared: shared.clone(),
             features: features.cloned(),
+            linux_may,
             refusal: None,
             names: ports.iter().map(|port| port.name.clone()).collect(),
             members: ports.iter().enumerate().map(member).collect(),
@@ -279,6 +282,11 @@ impl InKernel {
             return Vec::new();
         }
         let (links, has_rules) = (links_of(&state.mirror, ports), tables.0);
+        for (number, known) in state.mirror.ports().enumerate().take(self.members.len()) {
+            let (Some(features), Some(switches)) = (&self.features, known.switches) else { continue };
+            self.members[number].sources = features.sources(switches.rp_filter);
+            self.members[number].linux_may = self.linux_may && switches.forwards != [false; 2];
+        }
         if let Some(name) = state.mirror.fib().kinds().not_shared() {
             self.refusal = Some(format!("the kernel cannot read the table {name}"));
         }
@@ -376,9 +384,9 @@ impl InKernel {
         }
     }
 
-    /// Asks about a port with this device; `link` is the number of that one's interface, and the MTU of the port.
-    fn find(&self, device: &RouterPort, link: Option<(u32, u32)>) -> Option<Found> {
-        let (interface, mtu) = link?;
+    /// Asks about a port with this device; `link` is the number of that one's interface, and the MTU of the port, also by family.
+    fn find(&self, device: &RouterPort, link: Option<(u32, u32, [u32; 2])>) -> Option<Found> {
+        let (interface, mtu, longest) = link?;
         if !device.driver.is_xdp() || device.device.is_some() {
             return None;
         }
@@ -388,7 +396,7 @@ impl InKernel {
             Ok(())
         });
         let features = XdpFeatures::ask(interface).unwrap_or_default();
-        Some(Found { interface, mtu, way, features })
+        Some(Found { interface, mtu, longest, way, features })
     }
 
     /// Returns why plain transit that comes in by a port must not be forwarded in the kernel, if so.
@@ -529,6 +537,7 @@ impl InKernel {
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
+            longest: found.longest,
             is_vlan,
             receives: mode.filter(|_| joins),
             sends: !(is_wrapped(device) || is_captured || below.lacks_queues || below.refuses),
@@ -607,13 +616,14 @@ fn is_wrapped(port: &RouterPort) -> bool {
     Spec::parse(&port.spec).is_ok_and(|spec| spec.is_wrapped())
 }
 
-/// The number and MTU of each port's interface.
-fn links_of(mirror: &Mirror, ports: &[RouterPort]) -> Vec<Option<(u32, u32)>> {
-    let link = |name: &str| mirror.ports().find(|known| known.name == name).and_then(|known| known.link);
+/// The number and MTU of each port's interface, and the longest packet of each family.
+fn links_of(mirror: &Mirror, ports: &[RouterPort]) -> Vec<Option<(u32, u32, [u32; 2])>> {
+    let known = |name: &str| mirror.ports().find(|known| known.name == name);
     let of_port = |port: &RouterPort| {
-        let mtu = link(&port.name)?.mtu;
+        let own = known(&port.name)?;
+        let mtu = own.link?.mtu;
         let device = port.vlan.as_ref().map_or(port.name.as_str(), |(below, _)| below.as_str());
-        Some((link(device)?.index, mtu))
+        Some((known(device)?.link?.index, mtu, mtus_of(mtu, own.switches.as_ref())))
     };
     ports.iter().map(of_port).collect()
 }

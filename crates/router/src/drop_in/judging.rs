@@ -6,13 +6,14 @@
 //! unless it is surely plain forwarding: it consists of elements that keep all that is right ([`PLAIN`]), and no packet of
 //! a port ends in it.
 
+use control::switches;
 use elements::devices::{RECEIVER, SENDER};
 use elements::lookup::FORWARDS;
 use graph::lang::{FlatConfig, FlatElement, first_name, split_arguments};
 use ports::Spec;
 
 use super::backstop::PERMITTED;
-use super::{ports_of, sysctls};
+use super::ports_of;
 use crate::settings::{PortSettings, Settings};
 
 /// What decides where a router's packets go.
@@ -39,12 +40,15 @@ impl Graph<'_> {
         }
     }
 
-    /// Returns whether Linux may forward transit that comes in by a port before the graph has seen it: nothing filters, Linux
-    /// forwards, and the graph is ours, which would do the same.
+    /// Returns whether Linux may forward transit before the graph has seen it, where it forwards: nothing filters, and the graph is
+    /// ours, which would do the same.
+    pub(crate) fn may_leave_to_linux(self) -> bool {
+        matches!(self, Graph::Ours(_)) && !self.filters()
+    }
+
+    /// Returns whether Linux may forward what comes in by a port before the graph has seen it.
     pub(crate) fn leaves_to_linux(self, port: &str) -> bool {
-        matches!(self, Graph::Ours(_))
-            && !self.filters()
-            && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, port))
+        self.may_leave_to_linux() && switches::of_interface(&ports::kernel_name(port)).forwards != [false; 2]
     }
 }
 

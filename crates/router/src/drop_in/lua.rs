@@ -7,6 +7,8 @@ use graph::lang::{name_argument, name_arguments, quote};
 use super::backstop::PERMITTED;
 use super::configuration::{HOST, PlannedPort, from_host, marking, to_host};
 use super::plan::{Part, Plan};
+use crate::features::reverse_path::words_of_linux;
+use crate::settings::Host;
 
 /// A script that is the router.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         format_args!("LuaRouter({names}, MTU \"{mtus}\",\n    FILE {file}, ARGS {args}{errors})"),
     );
     plan.text(HOST);
+    plan.follow_alone(Followed::RpFilter, "");
     let checks_sources = ports.iter().any(|port| port.rp_filter != 0);
     if checks_sources {
         source_check(&mut plan, ports, &names);
@@ -64,7 +67,11 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         let filter = plan.element(format_args!("filter{paint}"), format_args!("HostEtherFilter({mac})"));
         plan.follow(Followed::Ether, name, &filter, "ether");
         plan.follow(Followed::Stations, name, &filter, "stations");
-        plan.follow(Followed::Mtu, name, &main, &format!("mtu{paint}"));
+        plan.follow(Followed::Mtu4, name, &main, &format!("mtu4_{paint}"));
+        plan.follow(Followed::Mtu6, name, &main, &format!("mtu6_{paint}"));
+        if port.host == Host::Interface {
+            plan.follow_alone(Followed::Forwarding, name);
+        }
         plan.follow(Followed::Own4, name, &main, "own");
         plan.follow(Followed::Own6, name, &main, "own6");
         let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
@@ -92,12 +99,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
 
 /// Checks the sources of IPv4 before the script, as Linux's rp_filter says of the ports.
 fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
-    let modes = ports.iter().map(|port| match port.rp_filter {
-        0 => "off",
-        1 => "strict",
-        _ => "loose",
-    });
-    let modes = modes.collect::<Vec<_>>().join(" ");
+    let modes = words_of_linux(ports.iter().map(|port| port.rp_filter));
     plan.comment("Linux's rp_filter, for IPv4.");
     plan.line(format_args!("sources :: Classifier(12/0800, -);"));
     let check: Part = plan.element("check", format_args!("CheckIPHeader(MARTIANS true)"));
@@ -108,6 +110,7 @@ fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
     plan.line(format_args!(
         "sources[0] -> Strip(14) -> {check} -> source :: CheckReversePath({names}, MODE \"{modes}\") -> UnstripToMACHeader -> believed;"
     ));
+    plan.follow(Followed::RpFilter, "", &Part::named("source"), "mode");
     // The script does not see these, so Linux takes those to itself, and forwards none.
     plan.line(format_args!("unseen :: PaintSwitch;  unseen[0] -> Discard;"));
     plan.line(format_args!("source[1] -> UnstripToMACHeader -> Punt -> unseen;"));

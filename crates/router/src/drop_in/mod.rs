@@ -16,7 +16,7 @@
 //! | `samples` | what is sampled there, for several readers |
 //! | `stations` | interfaces above ports, whose frames are as the ports' or Linux's |
 //! | `following` | what follows Linux while the router runs |
-//! | `sysctls` | settings of Linux's interfaces that the configuration honours |
+//! | `sysctls` | settings of Linux's interfaces that the router obeys |
 
 mod backstop;
 mod configuration;
@@ -55,6 +55,7 @@ pub(crate) use judging::{Graph, permitting, steering_ports};
 pub(crate) use lua::{ELEMENT as LUA_ELEMENT, Script};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
+pub(crate) use sysctls::Obeyed;
 
 use crate::beside_linux;
 use crate::features::vlan;
@@ -147,6 +148,7 @@ pub(crate) fn configuration(
     let mut planned = Vec::new();
     for port in ports {
         let known = state.mirror.ports().find(|known| known.name == port.name);
+        let switches = known.as_ref().and_then(|known| known.switches);
         let link = known.and_then(|known| known.link);
         let (mac, mtu) = match (&port.device, &link) {
             (Some(device), _) => (device.mac, device.mtu),
@@ -172,8 +174,8 @@ pub(crate) fn configuration(
             }),
             ipv4: error_source4(addresses.iter().copied()),
             ipv6: error_source6(addresses.iter().copied()),
-            rp_filter: sysctls::rp_filter(&port.name),
-            linux_forwards: ["ipv4", "ipv6"].map(|family| sysctls::forwards(family, &port.name)),
+            rp_filter: switches.map_or(0, |switches| switches.rp_filter),
+            linux_forwards: switches.map_or([false; 2], |switches| switches.forwards),
         });
     }
     match script {

@@ -61,13 +61,18 @@ impl Plan {
 
     /// Has a handler of an element follow Linux: of a port, or of all, whose name is empty then.
     pub(crate) fn follow(&mut self, what: Followed, port: &str, part: &Part, handler: &str) {
-        self.add_target(what, port, format!("{part}.{handler}"));
+        self.add_target(what, port, Some(format!("{part}.{handler}")));
     }
 
-    fn add_target(&mut self, what: Followed, port: &str, target: String) {
+    /// Has a port follow Linux, without a handler.
+    pub(crate) fn follow_alone(&mut self, what: Followed, port: &str) {
+        self.add_target(what, port, None);
+    }
+
+    fn add_target(&mut self, what: Followed, port: &str, target: Option<String>) {
         match self.followed.iter_mut().find(|known| (known.0, known.1.as_str()) == (what, port)) {
-            Some((.., targets)) => targets.push(target),
-            None => self.followed.push((what, port.to_owned(), vec![target])),
+            Some((.., targets)) => targets.extend(target),
+            None => self.followed.push((what, port.to_owned(), target.into_iter().collect())),
         }
     }
 

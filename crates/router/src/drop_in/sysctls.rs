@@ -1,6 +1,12 @@
-//! Settings of Linux that the configuration honours: those of interfaces, read when the router starts, and what chooses among the
-//! paths of a multipath route, which follows Linux while it runs.
+//! Linux's settings that the router obeys while it runs (docs/sysctls.md): which families of a port are left to Linux, and why;
+//! what chooses among the paths of a multipath route.
 
+use std::collections::HashSet;
+
+use control::mirror::Mirror;
+use control::switches::{self, Switches};
+use elements::devices::follow_linux::{Followed, Follows};
+use graph::lang::FlatConfig;
 use packet::IpVersion;
 use packet::multipath::{PathPolicies, PathPolicy};
 
@@ -11,15 +17,57 @@ pub(super) fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns whether Linux forwards what comes in by an interface.
-pub(super) fn forwards(family: &str, interface: &str) -> bool {
-    setting(family, interface, "forwarding") == Some(1)
+/// What a configuration obeys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Obeyed {
+    /// The ports whose packets Linux gets if it does not forward them.
+    ports: HashSet<String>,
+    /// Whether sources are those that Linux believes, but nothing checks them.
+    leaves_checks: bool,
+    /// Whether sources are those that Linux believes.
+    follows_checks: bool,
 }
 
-/// Returns the `rp_filter` that counts for an interface: the larger of its own and that of all
-/// (Documentation/networking/ip-sysctl.rst).
-pub(super) fn rp_filter(interface: &str) -> u8 {
-    ["all", interface].iter().filter_map(|name| setting("ipv4", name, "rp_filter")).max().unwrap_or(0)
+impl Obeyed {
+    pub(crate) fn of(config: &FlatConfig) -> Self {
+        let all = Follows::of(config);
+        let forwarding = all.iter().filter(|follows| follows.what == Followed::Forwarding);
+        let checks = all.iter().find(|follows| follows.what == Followed::RpFilter);
+        Self {
+            ports: forwarding.map(|follows| follows.port.clone()).collect(),
+            leaves_checks: checks.is_some_and(|follows| follows.targets.is_empty()),
+            follows_checks: checks.is_some(),
+        }
+    }
+
+    /// Returns why IPv4, and IPv6, that comes in by a port is left to Linux, if it is.
+    pub(crate) fn left(&self, port: &str, switches: Option<&Switches>) -> [Option<String>; 2] {
+        let Some(switches) = switches.filter(|_| self.ports.contains(port)) else { return [None, None] };
+        let ipv4 = if !switches.forwards[0] {
+            Some(format!("net.ipv4.conf.{port}.forwarding is 0"))
+        } else if switches.rp_filter != 0 && self.leaves_checks {
+            Some(format!("net.ipv4.conf.{port}.rp_filter was 0 when the router started"))
+        } else if switches.rp_filter != 0 && switches.accepts_own && self.follows_checks {
+            Some(format!("net.ipv4.conf.{port} has accept_local beside rp_filter"))
+        } else {
+            None
+        };
+        let ipv6 = (!switches.forwards[1])
+            .then(|| format!("net.ipv6.conf.all.forwarding is 0, or IPv6 is disabled on {port}"));
+        [ipv4, ipv6]
+    }
+
+    /// Returns what the operator should know of ports: which of them leave IPv4 to Linux, and why. That Linux forwards a family by
+    /// no port is reported elsewhere. A port without IPv6 is expected.
+    pub(crate) fn problems(&self, mirror: &Mirror) -> Vec<String> {
+        let [forwards_ipv4, _] = switches::of_all();
+        let ports = mirror.ports().filter(|_| forwards_ipv4);
+        let left = ports.filter_map(|port| {
+            let [reason, _] = self.left(&port.name, port.switches.as_ref());
+            Some(format!("port {}: IPv4 that comes in is left to Linux: {}", port.name, reason?))
+        });
+        left.collect()
+    }
 }
 
 /// Returns Linux's policy for the paths of multipath routes; policy 0 where Linux has no such setting.
@@ -36,4 +84,44 @@ pub(super) fn follow_paths(policies: &PathPolicies) -> bool {
     IpVersion::ALL
         .iter()
         .fold(false, |changed, &version| policies.set(version, path_policy(version)) | changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCHES: Switches =
+        Switches { forwards: [true; 2], rp_filter: 0, accepts_own: false, longest: [None, Some(1_500)] };
+
+    fn obeyed(leaves_checks: bool, follows_checks: bool) -> Obeyed {
+        Obeyed { ports: HashSet::from(["eth1".to_owned()]), leaves_checks, follows_checks }
+    }
+
+    #[test]
+    fn a_family_that_linux_does_not_forward_is_left() {
+        let left = |port: &str, switches: &Switches| {
+            obeyed(false, false).left(port, Some(switches)).map(|reason| reason.is_some())
+        };
+        assert_eq!(left("eth1", &SWITCHES), [false, false]);
+        for forwards in [[false, true], [true, false], [false, false]] {
+            let switches = Switches { forwards, ..SWITCHES };
+            assert_eq!(left("eth1", &switches), forwards.map(|forwards| !forwards));
+            // A port that does not obey.
+            assert_eq!(left("eth2", &switches), [false, false]);
+        }
+        assert_eq!(obeyed(false, false).left("eth1", None), [None, None]);
+    }
+
+    #[test]
+    fn sources_that_nothing_of_ours_checks_are_left() {
+        let left = |obeyed: Obeyed, rp_filter, accepts_own| {
+            obeyed.left("eth1", Some(&Switches { rp_filter, accepts_own, ..SWITCHES }))[0].is_some()
+        };
+        assert!(!left(obeyed(true, true), 0, true));
+        assert!(left(obeyed(true, true), 1, false));
+        assert!(!left(obeyed(false, true), 1, false));
+        assert!(left(obeyed(false, true), 1, true));
+        // The router's own check is not Linux's.
+        assert!(!left(obeyed(false, false), 1, true));
+    }
 }

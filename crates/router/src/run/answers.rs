@@ -34,6 +34,7 @@ use super::meter::{self, PortCounts};
 use crate::beside_linux;
 use crate::cluster::{self, NodeHost};
 use crate::doctor;
+use crate::drop_in::Obeyed;
 use crate::features::FeatureSettings;
 
 /// Rows that are made with a lock held.
@@ -300,6 +301,7 @@ impl Live {
         let mut problems = beside_linux::problems(&settings);
         problems.extend(self.feature_problems());
         problems.extend(self.problems_above());
+        let obeyed = self.with_router(|router| Obeyed::of(router.config()))?;
         let state = self.state()?;
         let has_address = |version: IpVersion| {
             let mut addresses = state.mirror.ports().flat_map(|port| port.addresses);
@@ -313,6 +315,7 @@ impl Live {
         if NodeHost::of(&self.shared).is_none() {
             problems.extend(doctor::not_forwarded(&settings, has_address));
         }
+        problems.extend(obeyed.problems(&state.mirror));
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.route_problems().iter().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));

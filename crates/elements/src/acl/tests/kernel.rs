@@ -55,6 +55,7 @@ impl Kernel {
             is_vlan: false,
             interface: 1,
             mtu: 1500,
+            longest: [u32::MAX; 2],
             receives: (number == 0).then_some(XdpMode::Native),
             sends: number == 1,
             sends_native: true,

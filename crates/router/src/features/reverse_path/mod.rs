@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use control::backstop::SourceRoute;
+use elements::devices::follow_linux::Followed;
 use elements::lookup::JUDGES_SOURCES;
 use graph::lang::{FlatConfig, split_arguments};
 use ports::Sources;
@@ -28,8 +29,8 @@ options! {
     /// Which source addresses are believed.
     Settings "reverse_path" {
         /// Drop packets whose source address has no route ("loose"), or none by the port that they came in ("strict");
-        /// RFC 3704. "off" believes all. "linux" is what net.ipv4.conf.*.rp_filter said of each port when the router started; for
-        /// IPv6, of which Linux has no such setting, it believes all.
+        /// RFC 3704. "off" believes all. "linux" is what net.ipv4.conf.*.rp_filter says of each port; for IPv6, of which Linux has
+        /// no such setting, it believes all.
         #[example = "\"linux\""]
         #[flag("reverse-path", "linux|off|loose|strict")]
         mode: ReversePath = ReversePath::Linux,
@@ -45,23 +46,32 @@ impl About for Settings {
 impl Settings {
     /// Returns the mode for a port with this rp_filter.
     fn of_port(&self, rp_filter: u8) -> ReversePath {
-        match (self.mode, rp_filter) {
-            (ReversePath::Linux, 1) => ReversePath::Strict,
-            (ReversePath::Linux, 2) => ReversePath::Loose,
-            (ReversePath::Linux, _) => ReversePath::Off,
-            (mode, _) => mode,
-        }
+        if self.mode == ReversePath::Linux { of_linux(rp_filter) } else { self.mode }
     }
 }
 
-/// Returns the modes of all ports as an argument: one word where they are the same, nothing where all are off.
-fn argument(modes: &[ReversePath]) -> Option<String> {
+/// Returns the mode of an rp_filter.
+fn of_linux(rp_filter: u8) -> ReversePath {
+    match rp_filter {
+        0 => ReversePath::Off,
+        1 => ReversePath::Strict,
+        _ => ReversePath::Loose,
+    }
+}
+
+/// Returns the words for the rp_filter of ports, as CheckReversePath has them.
+pub(crate) fn words_of_linux(rp_filters: impl Iterator<Item = u8>) -> String {
+    rp_filters.map(|rp_filter| of_linux(rp_filter).word()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the modes of all ports as an argument: one word where they are the same, nothing where all are off and stay so.
+fn argument(modes: &[ReversePath], may_change: bool) -> Option<String> {
     let words: Vec<&str> = modes.iter().map(|mode| mode.word()).collect();
     let first = *words.first()?;
     if words.iter().any(|word| *word != first) {
         return Some(format!("\"{}\"", words.join(" ")));
     }
-    (first != ReversePath::Off.word()).then(|| first.to_owned())
+    (may_change || first != ReversePath::Off.word()).then(|| first.to_owned())
 }
 
 impl Feature for Settings {
@@ -102,7 +112,9 @@ impl Feature for Settings {
         let modes4: Vec<ReversePath> = frame.ports.iter().map(|port| self.of_port(port.rp_filter)).collect();
         // Linux has no rp_filter for IPv6.
         let modes6 = vec![self.of_port(0); frame.ports.len()];
-        let arguments = [argument(&modes4), argument(&modes6)];
+        // What Linux has off it may switch on later. Until then the element costs nothing.
+        let follows = self.mode == ReversePath::Linux;
+        let arguments = [argument(&modes4, follows), argument(&modes6, false)];
         if arguments.iter().any(Option::is_some) {
             plan.comment("Sources that are believed (RFC 3704); those that only Linux can judge go there.");
         }
@@ -115,6 +127,9 @@ impl Feature for Settings {
             let Some(mode) = argument else { continue };
             let check = plan.element(name, format_args!("{class}({}, MODE {mode}) -> {to}", frame.names));
             plan.line(format_args!("{check}[1] -> {};", frame.to_linux));
+            if follows && name == "source4" {
+                plan.follow(Followed::RpFilter, "", &check, "mode");
+            }
             *to = check;
         }
         Ok(from)

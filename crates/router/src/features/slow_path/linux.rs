@@ -1,7 +1,10 @@
 //! Linux answers.
 
+use elements::devices::follow_linux::Followed;
+
 use super::to_linux::{redirects, without_header};
-use crate::drop_in::{Frame, Plan, RESOLVE, linux_is_behind_all};
+use crate::drop_in::{Frame, Plan, RESOLVE, follow_mtu, linux_is_behind_all};
+use crate::settings::Host;
 
 pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
     let ([rt4, rt6], whole) = (&frame.lookups, &frame.to_linux);
@@ -25,7 +28,11 @@ pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
         };
         plan.line(format_args!("{rt4}[{beyond}] -> {whole};  {rt6}[{beyond}] -> {to6};"));
     }
-    for output in &frame.outputs {
+    for (port, output) in frame.ports.iter().zip(&frame.outputs) {
+        follow_mtu(plan, &port.name, output, Followed::Mtu4);
+        if port.host == Host::Interface {
+            plan.follow_alone(Followed::Forwarding, &port.name);
+        }
         plan.line(format_args!("{output}[0], {output}[1] => packets4, packets4;"));
         plan.line(format_args!("{output}[2], {output}[3] => errors_behind6, errors_behind6;"));
     }

@@ -4,7 +4,7 @@ use elements::devices::follow_linux::Followed;
 
 use super::to_linux::{redirects, without_header};
 use crate::drop_in::{
-    Frame, Part, Plan, RESOLVE, addresses4, addresses6, linux_is_behind_all, own_addresses,
+    Frame, Part, Plan, RESOLVE, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses,
 };
 
 /// The errors that lookups ask for, by their outputs from the second on: names of their elements, without the number of the
@@ -97,7 +97,8 @@ pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
         let toobig = errors6.element(plan, &format!("toobig{paint}"), &format!("packettoobig, PMTU {mtu}"));
         // What is too long is fragmented and comes again: fragments must never be longer than the output takes, which follows a
         // larger MTU before these.
-        plan.follow(Followed::Mtu, name, &toobig, "pmtu");
+        follow_mtu(plan, name, output, Followed::Mtu);
+        plan.follow(Followed::Mtu6, name, &toobig, "pmtu");
         plan.follow(Followed::Mtu, name, &toolong, "pmtu");
         plan.follow(Followed::Mtu, name, &fragment, "mtu");
         plan.line(format_args!(

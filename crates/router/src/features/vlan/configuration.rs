@@ -2,7 +2,7 @@
 
 use graph::lang::name_argument;
 
-use crate::drop_in::{Part, Plan, PlannedPort, PlannedVlan, follow_mtu};
+use crate::drop_in::{Part, Plan, PlannedPort, PlannedVlan};
 use crate::settings::Host;
 
 /// The beginning of an input.
@@ -36,7 +36,6 @@ pub(crate) fn port(plan: &mut Plan, paint: usize, port: &PlannedPort, vlan: Plan
     let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({word}, {paint})"));
     let output =
         plan.element(format_args!("out{paint}"), format_args!("VlanOutput({word}, {mtu}, {})", vlan.number));
-    follow_mtu(plan, name, &output);
     (input, output)
 }
 

@@ -51,16 +51,17 @@ pub(crate) fn settle(ports: &mut [RouterPort], mirror: &Mirror) -> Result<()> {
     Ok(())
 }
 
-/// Returns the VLANs of a port that are ports too, and what of them is ours: transit where Linux has an interface for one, else
-/// everything. By an interface that is down (not `up`) nothing comes in.
+/// Returns the VLANs of a port that are ports too, and what of them is ours: what `transit` says where Linux has an interface
+/// for one, else everything. By an interface that is down (not `up`) nothing comes in.
 pub(crate) fn shares(
     ports: &[RouterPort],
     below: &RouterPort,
     up: &HashSet<&str>,
+    transit: impl Fn(&str) -> VlanShare,
 ) -> Vec<(VlanId, VlanShare)> {
     let vlans = ports.iter().filter_map(|port| {
         let (_, number) = port.vlan.as_ref().filter(|(name, _)| *name == below.name)?;
-        let share = if port.host == Host::Interface { VlanShare::Transit } else { VlanShare::All };
+        let share = if port.host == Host::Interface { transit(&port.name) } else { VlanShare::All };
         (port.host == Host::None || up.contains(port.name.as_str())).then_some((*number, share))
     });
     vlans.collect()
