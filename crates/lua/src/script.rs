@@ -140,7 +140,7 @@ impl Origin {
     fn text(&self) -> Result<(String, String), String> {
         match &self.source {
             Source::Text(text) => Ok((text.clone(), "=script".to_owned())),
-            Source::File(path) => match std::fs::read_to_string(path) {
+            Source::File(path) => match graph::files::read_text(std::path::Path::new(path)) {
                 Ok(text) => Ok((text, format!("@{path}"))),
                 Err(error) => Err(format!("{path}: {error}; expected the file of a script")),
             },

@@ -1,6 +1,6 @@
 //! Reading configurations: a file's text in, a flat configuration out, mistakes on standard error.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,15 +11,11 @@ use graph::lang::{self, Diagnostic, Diagnostics, FlatConfig, Library, Options, S
 /// Reads a configuration from `path`; `-` is standard input.
 pub fn read(path: &Path) -> Result<Source> {
     if path.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        let text = graph::files::read_all(std::io::stdin()).context("cannot read standard input")?;
         return Ok(Source { name: "<stdin>".into(), text });
     }
-    let bytes =
-        std::fs::read(path).with_context(|| format!("cannot read the configuration '{}'", path.display()))?;
-    let Ok(text) = String::from_utf8(bytes) else {
-        bail!("'{}' is not a Click configuration: it is not UTF-8 text", path.display());
-    };
+    let text = graph::files::read_text(path)
+        .with_context(|| format!("cannot read the configuration '{}'", path.display()))?;
     Ok(Source { name: path.display().to_string(), text })
 }
 
@@ -131,7 +127,7 @@ impl Library for Libraries {
         let folders = self.directories.iter().flat_map(|path| [path.clone(), path.join("conf")]);
         std::iter::once(beside).chain(folders).find_map(|folder| {
             let path = folder.join(name);
-            let text = std::fs::read_to_string(&path).ok()?;
+            let text = graph::files::read_text(&path).ok()?;
             Some(Source { name: path.display().to_string(), text })
         })
     }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,6 @@ const BYTES: usize = 32;
 
 /// Most keys in a file: the one in use, and its successor or predecessor.
 const MOST_KEYS: usize = 2;
-
-/// Longest file that is read.
-const LONGEST_FILE: u64 = 4096;
-
-/// Permissions of a group and of others.
-const OTHERS_MODE: u32 = 0o077;
 
 /// A key of a cluster. Its `Debug` text hides it.
 #[derive(Clone)]
@@ -103,15 +97,13 @@ pub enum KeyFileError {
         /// What the system reports.
         error: io::Error,
     },
-    /// Other users of this machine can read or replace it.
-    #[error("key file '{}': {problem}; expected {expected}", path.display())]
-    Exposed {
+    /// It is not a file that this user alone can read and replace.
+    #[error("key file '{}': {error}", path.display())]
+    Refused {
         /// Where it is.
         path: PathBuf,
-        /// Who can.
-        problem: String,
-        /// What was expected.
-        expected: String,
+        /// Why, and what was expected.
+        error: io::Error,
     },
     /// It holds something else.
     #[error(
@@ -144,36 +136,10 @@ impl KeyFile {
     ///
     /// [`KeyFileError`]: the file is not there, other users can read or replace it, or it does not hold keys.
     pub fn load(path: &Path) -> Result<KeyFile, KeyFileError> {
-        let unreadable = |error| KeyFileError::Unreadable { path: path.to_owned(), error };
-        // A pipe that nobody writes to would be waited for.
-        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let file = File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        let exposed = |problem: String, expected: String| KeyFileError::Exposed {
-            path: path.to_owned(),
-            problem,
-            expected,
-        };
-        if !metadata.is_file() {
-            return Err(exposed(
-                "it is not a regular file".to_owned(),
-                "a regular file of mode 0600".to_owned(),
-            ));
-        }
-        if metadata.mode() & OTHERS_MODE != 0 {
-            let problem = format!("its mode {:04o} lets other users in", metadata.mode() & 0o7777);
-            return Err(exposed(problem, format!("mode 0600: chmod 0600 {}", path.display())));
-        }
-        let user = rustix::process::geteuid().as_raw();
-        if ![0, user].contains(&metadata.uid()) {
-            let problem = format!("it belongs to user {}", metadata.uid());
-            return Err(exposed(
-                problem,
-                format!("a file of user {user}, who runs this program, or of root"),
-            ));
-        }
-        let mut text = String::new();
-        file.take(LONGEST_FILE).read_to_string(&mut text).map_err(unreadable)?;
+        let (text, metadata) = graph::files::read_secret(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => KeyFileError::Unreadable { path: path.to_owned(), error },
+            _ => KeyFileError::Refused { path: path.to_owned(), error },
+        })?;
         let keys =
             keys_of(&text).map_err(|problem| KeyFileError::Malformed { path: path.to_owned(), problem })?;
         Ok(KeyFile { path: path.to_owned(), keys, stamp: stamp(&metadata) })
@@ -231,7 +197,11 @@ fn keys_of(text: &str) -> Result<Vec<Key>, String> {
         return Err(format!("{lines} lines"));
     }
     let key = |(number, line): (usize, &str)| {
-        Key::from_hex(line.trim()).ok_or_else(|| format!("line {number} is not a key"))
+        let key = Key::from_hex(line.trim()).ok_or_else(|| format!("line {number} is not a key"))?;
+        match graph::files::is_no_key(&key.0) {
+            true => Err(format!("line {number} is an example, which everybody knows")),
+            false => Ok(key),
+        }
     };
     (1..).zip(text.trim_end().lines()).map(key).collect()
 }

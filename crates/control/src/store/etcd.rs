@@ -251,13 +251,15 @@ fn entry(kv: PbKeyValue) -> Entry {
 }
 
 fn tls(files: &TlsFiles) -> Result<TlsOptions, Failure> {
-    let read = |path: &std::path::Path| {
-        std::fs::read(path)
-            .map_err(|error| Failure::Refused(format!("cannot read {}: {error}", path.display())))
-    };
+    let refused =
+        |path: &std::path::Path, error| Failure::Refused(format!("cannot read {}: {error}", path.display()));
+    let read = |path: &std::path::Path| graph::files::read_text(path).map_err(|error| refused(path, error));
     let options = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&files.ca)?));
     match &files.identity {
-        Some((certificate, key)) => Ok(options.identity(Identity::from_pem(read(certificate)?, read(key)?))),
+        Some((certificate, key)) => {
+            let (secret, _) = graph::files::read_secret(key).map_err(|error| refused(key, error))?;
+            Ok(options.identity(Identity::from_pem(read(certificate)?, secret)))
+        }
         None => Ok(options),
     }
 }

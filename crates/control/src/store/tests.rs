@@ -31,7 +31,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn key(number: u8) -> Key {
-    Key::from_hex(&format!("{number:02x}").repeat(32)).unwrap()
+    Key::from_hex(&format!("{number:02x}a7").repeat(16)).unwrap()
 }
 
 /// A store of one kind that can be taken away.

@@ -1,9 +1,8 @@
 //! Policies and associations from text: the FILE of IpsecPolicy, whose manual has the words.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -24,16 +23,9 @@ use crate::first_match::MAX_RULES;
 /// What is wrong with it, a message for each line.
 pub(super) fn read(path: &str, backend: Backend) -> Result<Contents, Vec<String>> {
     let one = |message: String| vec![format!("FILE: {message}")];
-    let opened = std::fs::File::open(path).and_then(|mut file| {
-        let about = file.metadata()?;
-        let mut text = zeroize::Zeroizing::new(String::with_capacity(about.len() as usize + 1));
-        file.read_to_string(&mut text)?;
-        Ok((about, text))
-    });
-    let (about, text) = opened.map_err(|error| one(format!("'{path}' cannot be read: {error}")))?;
-    if about.mode() & 0o077 != 0 {
-        return Err(one(format!("'{path}' has keys, and others may read it; run 'chmod 600 {path}'")));
-    }
+    let text = graph::files::read_secret(Path::new(path));
+    let (text, _) = text.map_err(|error| one(format!("'{path}' has keys, and cannot be used: {error}")))?;
+    let text = zeroize::Zeroizing::new(text);
     parse(&text, backend)
         .map_err(|mistakes| mistakes.into_iter().map(|mistake| format!("{path}: {mistake}")).collect())
 }
@@ -212,6 +204,9 @@ fn association(words: &mut Words<'_>, backend: Backend) -> Result<Entry, String>
         return Err(words.unseen("key, and the key"));
     }
     let key = words.hex("the key")?;
+    if key.iter().all(|byte| *byte == key[0]) {
+        return Err("the key is one byte again and again; expected random bytes".to_owned());
+    }
     let auth = if words.take("auth") { words.hex("the authentication key")? } else { Default::default() };
     let keys = Keys::new(suite, &key, &auth, backend).map_err(|error| format!("{suite}: {error}"))?;
     let mut settings = Settings { hop_limit: HOP_LIMIT, ..Settings::new(spi, endpoints, keys) };

@@ -311,7 +311,9 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
     let mistakes = read(name, Backend::best()).unwrap_err();
     assert_eq!(
         mistakes,
-        [format!("FILE: '{name}' has keys, and others may read it; run 'chmod 600 {name}'")]
+        [format!(
+            "FILE: '{name}' has keys, and cannot be used: its mode 0640 lets other users in; expected mode 0600: chmod 0600 {name}"
+        )]
     );
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(read(name, Backend::best()).unwrap().associations.len(), 2);

@@ -35,15 +35,21 @@ use lines::{Line, Lines, shown};
 use packet::Family;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Opens a table, and decompresses it if it is gzip.
+/// Opens a table, and decompresses it if it is gzip. It is read line by line, so that it may be of any length.
 ///
 /// # Errors
 ///
-/// If the file cannot be opened or its first bytes cannot be read.
+/// If the file cannot be opened, is a device, or its first bytes cannot be read.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
-    decompressed(BufReader::with_capacity(1 << 16, File::open(path)?))
+    let file = File::open(path)?;
+    // A device may never end; a pipe is what another program makes of a table.
+    if file.metadata()?.file_type().is_char_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device; expected a file"));
+    }
+    decompressed(BufReader::with_capacity(1 << 16, file))
 }
 
 /// Reads a whole table of one family from text that is not compressed.

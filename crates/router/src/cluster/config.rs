@@ -654,9 +654,13 @@ impl ClusterConfig {
             return Ok(Place::Hosted { address, hosts: node.is_some() && node == first, key_file });
         }
         let password = store.password_file.as_ref().map(|file| {
-            let text =
-                std::fs::read_to_string(file).with_context(|| format!("cannot read '{}'", file.display()))?;
-            Ok::<_, anyhow::Error>(text.trim_end_matches(['\r', '\n']).to_owned())
+            let name = || format!("password_file '{}'", file.display());
+            let (text, _) = graph::files::read_secret(file).with_context(name)?;
+            let password = text.trim_end_matches(['\r', '\n']);
+            if graph::files::is_no_secret(password) {
+                bail!("{}: the password of an example; expected another one", name());
+            }
+            Ok::<_, anyhow::Error>(password.to_owned())
         });
         let user = match (&store.user, password.transpose()?) {
             (Some(user), Some(password)) => Some((user.clone(), password)),

@@ -11,7 +11,8 @@
 //! An event goes where people look: to the journal with its fields where standard error is the journal, else to standard error as
 //! text. None of these can stop who reports: standard error has the bounded queue of `graph::messages`, the journal a socket that does
 //! not wait, and followers read the ring, which overwrites what they leave too long. Of events with the same text ten a second
-//! come through; then one says how many more there were.
+//! come through, and of what happens for one cause (a neighbour's changes on a port, say) five, whatever the texts. Then one says
+//! how many more there were. One cause has an eighth of the ring at most.
 
 mod follow;
 mod journal;
@@ -44,10 +45,17 @@ use journal::Journal;
 const MOST: usize = 8_192;
 const MOST_DEEDS: usize = 1_024;
 
-/// Events of a kind that are taken in a [`PERIOD`], whatever their texts: hosts on a link can cause some, each with another text.
-const MOST_OF_A_KIND: u64 = 100;
-/// Kinds that are counted in a period; events of others are left out.
-const MOST_KINDS: usize = 256;
+/// Events of a cause that are taken in a [`PERIOD`], whatever their texts: hosts on a link can cause some, each with another text.
+const MOST_OF_A_CAUSE: u64 = 5;
+/// The same of what people do, who may be asked about it.
+const MOST_OF_A_USER: u64 = 100;
+/// Events of one cause that the ring keeps.
+const MOST_KEPT_OF_A_CAUSE: usize = MOST / 8;
+/// Causes that are counted in a period; events of others are left out.
+const MOST_CAUSES: usize = 1_024;
+
+/// Events of the router itself: each of its lines counts.
+const OWN: [&str; 5] = ["balance", "end", "fault", "reload", "start"];
 
 /// Bytes of a text or a field that are kept: a client of the control socket may send a mebibyte.
 const LONGEST: usize = 1_024;
@@ -81,8 +89,8 @@ struct State {
     journal: Option<Journal>,
     has_colours: bool,
     alike: Alike<(Level, String)>,
-    /// Events of this period by kind, those that were left out among them.
-    kinds: HashMap<String, u64>,
+    /// Events of this period by cause, those that were left out among them, and how many are taken.
+    causes: HashMap<String, (u64, u64)>,
     period_ends: Instant,
     ring: Ring,
 }
@@ -125,7 +133,7 @@ impl Log {
             journal,
             has_colours,
             alike: Alike::default(),
-            kinds: HashMap::new(),
+            causes: HashMap::new(),
             period_ends: Instant::now() + PERIOD,
             ring: Ring::default(),
         };
@@ -150,7 +158,7 @@ impl Log {
     fn take(&self, event: Event) {
         self.end_period_if_due();
         let mut state = lock(&self.state);
-        if state.admits_kind(&event) && state.alike.admits(&(event.level, event.text.clone())) {
+        if state.admits_cause(&event) && state.alike.admits(&(event.level, event.text.clone())) {
             state.put(event);
         }
     }
@@ -162,15 +170,15 @@ impl Log {
             return;
         }
         state.period_ends = now + PERIOD;
-        let (alike, kinds) = (state.alike.end(), std::mem::take(&mut state.kinds));
+        let (alike, causes) = (state.alike.end(), std::mem::take(&mut state.causes));
         let mut add = |level, text| {
             state.put(Event { time: SystemTime::now(), level, text, fields: Map::new() });
         };
         for ((level, text), more) in alike {
             add(level, format!("{text} ({more} more)"));
         }
-        for (kind, count) in kinds.into_iter().filter(|(_, count)| *count > MOST_OF_A_KIND) {
-            add(Level::Warn, format!("{kind}: {} more events in a second", count - MOST_OF_A_KIND));
+        for (cause, (count, most)) in causes.into_iter().filter(|(_, (count, most))| count > most) {
+            add(Level::Warn, format!("{cause}: {} more events in a second", count - most));
         }
     }
 
@@ -192,6 +200,8 @@ type Numbered = (u64, Arc<Event>);
 #[derive(Default)]
 struct Ring {
     events: VecDeque<Numbered>,
+    /// Of these, how many there are of each cause.
+    causes: HashMap<String, usize>,
     deeds: VecDeque<Numbered>,
     /// The number of the next one.
     next: u64,
@@ -199,13 +209,39 @@ struct Ring {
 
 impl Ring {
     fn put(&mut self, event: Event) {
-        let (ring, most) =
-            if event.is_deed() { (&mut self.deeds, MOST_DEEDS) } else { (&mut self.events, MOST) };
-        if ring.len() == most {
-            ring.pop_front();
-        }
-        ring.push_back((self.next, Arc::new(event)));
+        let number = self.next;
         self.next += 1;
+        if event.is_deed() {
+            if self.deeds.len() == MOST_DEEDS {
+                self.deeds.pop_front();
+            }
+            self.deeds.push_back((number, Arc::new(event)));
+            return;
+        }
+        let cause = event.cause();
+        let kept = self.causes.get(&cause).copied().unwrap_or_default();
+        if !cause.is_empty() && kept >= MOST_KEPT_OF_A_CAUSE {
+            // It takes no place of others.
+            let oldest = self.events.iter().position(|(_, event)| event.cause() == cause);
+            if let Some((_, gone)) = oldest.and_then(|oldest| self.events.remove(oldest)) {
+                self.forget(&gone.cause());
+            }
+        } else if self.events.len() == MOST
+            && let Some((_, gone)) = self.events.pop_front()
+        {
+            self.forget(&gone.cause());
+        }
+        *self.causes.entry(cause).or_default() += 1;
+        self.events.push_back((number, Arc::new(event)));
+    }
+
+    fn forget(&mut self, cause: &str) {
+        if let Some(count) = self.causes.get_mut(cause) {
+            *count -= 1;
+            if *count == 0 {
+                self.causes.remove(cause);
+            }
+        }
     }
 
     fn from(&self, number: u64, most: usize) -> Vec<Numbered> {
@@ -230,26 +266,38 @@ impl Event {
         self.level == Level::Info && self.fields.contains_key("user")
     }
 
-    /// What it is of, and by whom.
-    fn kind(&self) -> String {
-        let field = |name: &str| self.fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        format!("{} {}", field("event"), field("user")).trim().to_owned()
+    /// What it is of, by whom, and on which port or link of the fabric.
+    fn cause(&self) -> String {
+        let words = ["event", "user", "port", "link"].into_iter().filter_map(|name| {
+            Some(match self.fields.get(name)? {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            })
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// How many of its cause are taken in a [`PERIOD`].
+    fn most_of_cause(&self) -> u64 {
+        let is_own =
+            self.fields.get("event").and_then(Value::as_str).is_some_and(|event| OWN.contains(&event));
+        if is_own || self.fields.contains_key("user") { MOST_OF_A_USER } else { MOST_OF_A_CAUSE }
     }
 }
 
 impl State {
-    /// Counts an event, and returns whether there is room for more of its kind. Those that have no kind are the router's own.
-    fn admits_kind(&mut self, event: &Event) -> bool {
-        let kind = event.kind();
-        if kind.is_empty() {
+    /// Counts an event, and returns whether there is room for more of its cause. Those that have no cause are the router's own.
+    fn admits_cause(&mut self, event: &Event) -> bool {
+        let cause = event.cause();
+        if cause.is_empty() {
             return true;
         }
-        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+        if self.causes.len() >= MOST_CAUSES && !self.causes.contains_key(&cause) {
             return false;
         }
-        let count = self.kinds.entry(kind).or_default();
+        let (count, most) = self.causes.entry(cause).or_insert((0, event.most_of_cause()));
         *count += 1;
-        *count <= MOST_OF_A_KIND
+        *count <= *most
     }
 
     fn put(&mut self, event: Event) {
@@ -492,6 +540,29 @@ mod tests {
         (0..2 * MOST).for_each(|number| ring.put(event(Level::Info, &number.to_string())));
         assert_eq!(ring.from(0, 1)[0].1.text, "deed");
         assert_eq!(ring.from(0, 2)[1].0, MOST as u64 + 1);
+    }
+
+    #[test]
+    fn a_cause_makes_a_few_lines_a_second_and_takes_no_place_of_others() {
+        let log = log_of(Level::Info, || {
+            for number in 0..200 {
+                tracing::warn!(event = "neighbour", port = "eth1", "neighbour {number} on eth1");
+            }
+            tracing::warn!(event = "neighbour", port = "eth2", "neighbour on eth2");
+        });
+        let of = |begin: &str| texts(&log).iter().filter(|text| text.starts_with(begin)).count();
+        // Seconds may have begun amid the flood.
+        assert!((5..40).contains(&of("neighbour ")) && of("neighbour on eth2") == 1, "{:?}", texts(&log));
+        let mut ring = Ring::default();
+        ring.put(event(Level::Info, "another"));
+        let fields =
+            Map::from_iter([("event".to_owned(), "neighbour".into()), ("port".to_owned(), "eth1".into())]);
+        for number in 0..3 * MOST {
+            ring.put(Event { fields: fields.clone(), ..event(Level::Warn, &number.to_string()) });
+        }
+        let kept = ring.from(0, usize::MAX);
+        assert_eq!((kept.len(), kept[0].1.text.as_str()), (1 + MOST_KEPT_OF_A_CAUSE, "another"));
+        assert_eq!(kept.last().map(|(number, _)| *number), Some(3 * MOST as u64));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From a settings file to settings, or to every mistake in the file.
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,6 +17,9 @@ use super::{
 use crate::export::{ipfix, sflow};
 use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
+
+/// Ports of a router: more than it has numbers for.
+const MOST_PORTS: usize = 250;
 
 /// Whether a file is one of settings, by its name.
 pub(crate) fn is_settings_file(path: &Path) -> bool {
@@ -67,8 +71,9 @@ pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
         .as_ref()
         .map(|table| ports(&file, Section::root(&file, table).sections("port"), &TableSettings::default()));
     let mut found = read.unwrap_or_default();
+    let mut names: HashSet<String> = found.iter().map(|port| port.name.clone()).collect();
     for name in values(&text, "name") {
-        if !found.iter().any(|port| port.name == name) {
+        if names.insert(name.to_owned()) {
             found.push(PortSettings::new(name));
         }
     }
@@ -156,7 +161,12 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>, tables: &TableSettings
         file.mistake(0..0, "there are no ports", "write [[port]], and below it name = \"eth1\"");
     }
     let mut ports: Vec<PortSettings> = Vec::new();
-    let mut of_ports = Vec::new();
+    let (mut of_ports, mut names) = (Vec::new(), HashSet::new());
+    if sections.len() > MOST_PORTS {
+        let message = format!("{} ports", sections.len());
+        file.mistake(0..0, message, &format!("a router has {MOST_PORTS} at most"));
+        return ports;
+    }
     for mut section in sections {
         let mut port = PortSettings::read(&mut section);
         if !section.has("host") {
@@ -175,7 +185,7 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>, tables: &TableSettings
         if let Some((message, right)) = tables.problem_with(port.driver) {
             section.mistake("driver", message, &right);
         }
-        if ports.iter().any(|other| other.name == port.name) {
+        if !names.insert(port.name.clone()) {
             let message = format!("port '{}' is there twice", port.name);
             section.mistake("name", message, "each port has a name of its own");
         }

@@ -2,7 +2,7 @@
 //!
 //! (Deserializing with serde would stop at the first mistake, and say less about it.)
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,16 +13,21 @@ use toml::de::{DeTable, DeValue};
 use super::options::{Section as Options, Value};
 use crate::features::ItemMistake;
 
+/// Mistakes that are noted; nobody reads more.
+const MOST_MISTAKES: usize = 1_000;
+
 /// A file and the mistakes found in it so far.
 pub(crate) struct File<'a> {
     name: Arc<str>,
     text: &'a str,
+    /// Where lines begin, once a mistake asks.
+    lines: OnceCell<Vec<usize>>,
     mistakes: RefCell<Vec<Diagnostic>>,
 }
 
 impl<'a> File<'a> {
     pub(super) fn new(name: &str, text: &'a str) -> Self {
-        Self { name: name.into(), text, mistakes: RefCell::default() }
+        Self { name: name.into(), text, lines: OnceCell::new(), mistakes: RefCell::default() }
     }
 
     /// The file's tables; `None` when it is not TOML, which is noted.
@@ -38,14 +43,21 @@ impl<'a> File<'a> {
 
     /// Notes a mistake at some bytes of the text, with what was expected unless that is empty.
     pub(super) fn mistake(&self, place: Range<usize>, message: impl Into<String>, right: &str) {
+        if self.mistakes.borrow().len() >= MOST_MISTAKES {
+            return;
+        }
         let start = place.start.min(self.text.len());
-        let before = self.text.get(..start).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let lines = self.lines.get_or_init(|| {
+            let behind = self.text.match_indices('\n').map(|(newline, _)| newline + 1);
+            std::iter::once(0).chain(behind).collect()
+        });
+        let number = lines.partition_point(|&begin| begin <= start);
+        let line_start = lines[number - 1];
         let line = self.text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
         let column = start - line_start;
         let location = Location {
             file: self.name.clone(),
-            line: before.matches('\n').count() as u32 + 1,
+            line: number as u32,
             column: column as u32 + 1,
             length: place.len().min(line.len().saturating_sub(column)) as u32,
         };

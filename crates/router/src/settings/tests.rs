@@ -414,6 +414,17 @@ fn the_command_line_is_above_the_file() {
     }
 }
 
+#[test]
+fn many_ports_and_many_mistakes_end_soon() {
+    // Each is compared with no other, and no text is counted anew for each mistake.
+    let text = (0..100_000).map(|number| format!("[[port]]\nname = \"eth{number}\"\n")).collect::<String>();
+    let mistakes = parse("x", &text).unwrap_err().render(false);
+    assert!(mistakes.contains("100000 ports") && mistakes.contains("a router has 250 at most"), "{mistakes}");
+    let text = (0..5_000).map(|number| format!("option{number} = 1\n")).collect::<String>();
+    let mistakes = parse("x", &text).unwrap_err().render(false);
+    assert!(mistakes.matches("a settings file has no 'option").count() <= 1_000);
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "(\\[\\[?(port|acl|x)\\]\\]?\n|(name|rules|count) = (\"é|7|\\[|true)\n?|\\PC){0,12}") {

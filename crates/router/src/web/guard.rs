@@ -4,7 +4,6 @@
 //! So a listener without a token takes only requests whose Host is an address of loop-back or `localhost`.
 
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -41,24 +40,26 @@ impl Guard {
     pub(super) fn new(door: &Door) -> Result<Guard> {
         let token = door.token_file.as_deref().map(|path| {
             let explain = || format!("token_file '{}'", path.display());
-            let mode = std::fs::metadata(path).with_context(explain)?.mode();
-            if mode & 0o077 != 0 {
-                bail!("{}: others may read it; expected mode 600: chmod 600 {}", explain(), path.display());
-            }
-            let token = std::fs::read_to_string(path).with_context(explain)?.trim().to_owned();
+            let (token, _) = graph::files::read_secret(path).with_context(explain)?;
+            let token = token.trim().to_owned();
             let is_word = token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic());
             if !is_word {
                 bail!("{}: no token; expected one word of at least {SHORTEST_TOKEN} characters", explain());
+            }
+            if graph::files::is_no_secret(&token) {
+                bail!("{}: the word of an example; expected a random one: openssl rand -hex 16", explain());
             }
             Ok(token)
         });
         let tls = door.tls.as_ref().map(|(certificate, key)| {
             let explain = || format!("certificate '{}', key '{}'", certificate.display(), key.display());
-            let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-            let chain: Vec<CertificateDer<'_>> =
-                chain.with_context(|| format!("certificate '{}'", certificate.display()))?;
-            let key =
-                PrivateKeyDer::from_pem_file(key).with_context(|| format!("key '{}'", key.display()))?;
+            let about = || format!("certificate '{}'", certificate.display());
+            let text = graph::files::read_text(certificate).with_context(about)?;
+            let chain = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+            let chain: Vec<CertificateDer<'_>> = chain.with_context(about)?;
+            let about = || format!("key '{}'", key.display());
+            let (text, _) = graph::files::read_secret(key).with_context(about)?;
+            let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).with_context(about)?;
             let config = ServerConfig::builder().with_no_client_auth();
             let config = config.with_single_cert(chain, key).with_context(explain)?;
             Ok::<_, anyhow::Error>(Tls(TlsAcceptor::from(Arc::new(config))))

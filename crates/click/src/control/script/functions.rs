@@ -131,7 +131,7 @@ pub(super) fn compute(name: &str, argument: &str) -> Option<Result<String, Strin
         "htonl" | "ntohl" => u32_of(argument).map(|value| value.to_be().to_string()),
         "cat" | "catq" => {
             let file = unquote(argument.trim());
-            match std::fs::read(&file) {
+            match graph::files::read_beginning(std::path::Path::new(&file)) {
                 Ok(bytes) => {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     Ok(if name == "catq" { quote(&text) } else { text })
