@@ -11,9 +11,10 @@ mod wire;
 use std::time::Duration;
 
 use netns::router::{PROGRAM, start};
+use netns::wire::Wire;
 use netns::{Network, Running, eventually};
 use testbed::Folder;
-use wire::{HOST_A, ROUTER, Wire};
+use wire::{HOST_A, ROUTER};
 
 const VRRP: [u8; 6] = [0, 0, 0x5e, 0, 1, 7];
 /// Ports of UDP: one that the list permits, and one that it denies.
@@ -69,7 +70,10 @@ struct Hosts {
 
 impl Hosts {
     fn of(network: &Network) -> Self {
-        Self { a: Wire::open(network, "a"), b: Wire::open(network, "b") }
+        Self {
+            a: Wire::open(network.namespace("a"), "af_packet:eth0"),
+            b: Wire::open(network.namespace("b"), "af_packet:eth0"),
+        }
     }
 
     /// How many come out of so many of one frame.
@@ -206,7 +210,7 @@ fn closed_ports_stay_closed_under_another_name_and_made_anew() {
     network.ip("r", "addr add 10.0.1.1/24 dev eth1");
     let Hosts { a, b } = hosts;
     drop(a);
-    let mut hosts = Hosts { a: Wire::open(&network, "a"), b };
+    let mut hosts = Hosts { a: Wire::open(network.namespace("a"), "af_packet:eth0"), b };
     assert_eq!(hosts.come_out(&frame(ROUTER, &[], PERMITTED), 5), 0, "the port is another one");
 }
 

@@ -66,6 +66,9 @@ fn network() -> Network {
     network
 }
 
+/// What differs between the packets of a pair.
+type Change = fn(&mut Flow);
+
 /// A packet of which pairs are made.
 #[derive(Clone)]
 struct Flow {
@@ -158,7 +161,7 @@ fn pairs(random: &mut SplitMix64) -> Vec<(String, [Vec<u8>; 2])> {
             pairs.push((format!("IPv{}: {what}", if is_six { 6 } else { 4 }), [a, b]));
         };
         let flow = Flow::new(is_six, random);
-        let others: [(&str, fn(&mut Flow)); 7] = [
+        let others: [(&str, Change); 7] = [
             ("source", |flow| flow.source ^= 0x55),
             ("destination", |flow| flow.destination ^= 0x55),
             ("source port", |flow| flow.ports[0] ^= 0x5554),

@@ -139,6 +139,7 @@ impl Backend for Router {
                 for (index, name) in [(3, "eth1"), (4, "eth2")] {
                     rows.send(PortRow {
                         name: name.into(),
+                        interface: String::new(),
                         spec: format!("af_xdp:{name}?steer=transit"),
                         path: "kernel".to_owned(),
                         index,
