@@ -157,12 +157,10 @@ rt6[7] -> packets6;
 FollowLinux(
     ether eth1 in1/filter.ether sealed4_1.src sealed4_1.dst sealed6_1.src sealed6_1.dst,
     stations eth1 in1/filter.stations,
-    mtu eth1 out1/mtu4.length out1/mtu6.length,
     own4 eth1 in1/check4.own in1/untagged4.own,
     own6 eth1 in1/check6.own in1/untagged6.own,
     ether eth2 in2/filter.ether sealed4_2.src sealed4_2.dst sealed6_2.src sealed6_2.dst,
     stations eth2 in2/filter.stations,
-    mtu eth2 out2/mtu4.length out2/mtu6.length,
     own4 eth2 in2/check4.own in2/untagged4.own,
     own6 eth2 in2/check6.own in2/untagged6.own,
     ipsec ipsec4.refresh ipsec6.refresh esp4.refresh esp6.refresh,

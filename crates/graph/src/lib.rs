@@ -55,6 +55,6 @@ pub mod testing;
 
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
-pub use element::{Alias, Capability, Class, ConfigError, Element, QueueCounts, TaskStatus};
+pub use element::{Alias, Capability, Class, ConfigError, Element, KEEPS_ALL, QueueCounts, TaskStatus};
 pub use handler::{Ask, Combine, Field, Get, Handler, METRICS, Put};
 pub use setup::Setup;

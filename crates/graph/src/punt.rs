@@ -38,6 +38,7 @@ use crate::setup::Setup;
 /// The class `Punt`.
 pub static CLASS: Class = Class {
     name: "Punt",
+    capabilities: &[crate::KEEPS_ALL],
     processing: Class::PUSH,
     handlers: &[
         Handler::read(

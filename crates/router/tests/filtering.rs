@@ -383,10 +383,10 @@ fn with_filter(network: &Network, folder: &Files, driver: &str, filter: Filter) 
             let (printed, mut text) = network.run("r", &format!("{PROGRAM} {words}"));
             assert!(printed, "{text}");
             for number in [1, 2] {
-                let plain = format!("in{number}[0] -> rt4;  in{number}[1] -> rt6;");
+                let plain = format!("in{number}[0] -> source4;  in{number}[1] -> rt6;");
                 assert!(text.contains(&plain), "{text}");
                 let filtered = format!(
-                    "in{number}[0] -> a{number} :: IPClassifier(udp, -) -> rt4;  a{number}[1] -> Discard;
+                    "in{number}[0] -> a{number} :: IPClassifier(udp, -) -> source4;  a{number}[1] -> Discard;
                      in{number}[1] -> b{number} :: Classifier(6/11, -) -> rt6;  b{number}[1] -> Discard;"
                 );
                 text = text.replace(&plain, &filtered);

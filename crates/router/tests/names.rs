@@ -44,6 +44,7 @@ fn a_renamed_interface_stays_the_port() {
         rename(&network, "eth1", "wan1");
         let is_shown = || show(&network, "ports").contains("eth2 (wan1 in Linux)");
         assert!(eventually(is_shown), "{driver}: {}", show(&network, "ports"));
+        warm_up(&network, "a", B);
         network.ip("r", "link del wan1");
         network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "wan1", "02:00:00:00:02:01"));
         network.ip("r", "addr add 10.0.2.1/24 dev wan1");

@@ -197,13 +197,13 @@ fn another_user_does_not_keep_root_from_metrics() {
     }
     let network = network();
     let router = start(&network, &format!("eth1 eth2 --metrics {METRICS}"));
-    // He makes each connection again as soon as it is closed, and says half a request, for as long as root asks.
-    let script = "hold() { while :; do exec 3<>/dev/tcp/127.0.0.1/9779 && printf 'GET / HT' >&3; read -t 9 -u 3; done; }
+    // He makes each connection again when it is closed, and says half a request, for as long as root asks.
+    let script = "hold() { while sleep 0.1; do exec 3<>/dev/tcp/127.0.0.1/9779 && printf 'GET / HT' >&3; read -t 9 -u 3; done; }
         for number in {1..80}; do hold 2>/dev/null & done; sleep 1; echo held; wait";
     let file = network.folder.write("hold.sh", script);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(network.folder.path(), open).unwrap();
-    let holder = network.start("r", &format!("setpriv --reuid 65534 --clear-groups bash {file}"));
+    let holder = network.start("r", &format!("setsid setpriv --reuid 65534 --clear-groups bash {file}"));
     holder.wait_until("the connections", || holder.printed().contains("held"));
     let answered = (0..30).filter(|_| get(&network, METRICS, "/metrics", "").0 == 200).count();
     assert_eq!(answered, 30);
@@ -240,7 +240,7 @@ fn other_hosts_need_the_token_and_tls() {
     network.run("r", &format!("chmod 600 {token}"));
     let (started, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --quiet --for 0.1"));
     assert!(!started && text.contains("expected one word of at least 16 characters"), "{text}");
-    std::fs::write(&token, "0123456789abcdef\n").unwrap();
+    std::fs::write(&token, "fd0e91c3a7b2465d\n").unwrap();
     let router = start(&network, &format!("--config {settings}"));
     warm_up(&network, "a", &["10.0.2.2"]);
     let ask = |header: &str| {
@@ -251,7 +251,7 @@ fn other_hosts_need_the_token_and_tls() {
         );
         network.script("a", &format!("printf '{request}' | timeout 60 {client}")).1
     };
-    let text = ask("Authorization: Bearer 0123456789abcdef\\r\\n");
+    let text = ask("Authorization: Bearer fd0e91c3a7b2465d\\r\\n");
     assert!(text.contains("200 OK") && text.contains("brickway_build_info"), "{text}");
     for header in ["", "Authorization: Bearer 0123456789abcdeg\\r\\n"] {
         let text = ask(header);

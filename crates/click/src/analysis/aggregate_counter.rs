@@ -69,6 +69,7 @@ use crate::marking::truncate::EXTRA_LENGTH;
 
 pub(crate) static CLASS: Class = Class {
     name: "AggregateCounter",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1-2/1-2",
     handlers: HANDLERS,
     manual: graph::manual!("aggregate_counter.rs"),

@@ -63,6 +63,7 @@ use packet::{Annotations, Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "IPPrint",
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "active",
         Combine::First,

@@ -28,6 +28,7 @@ use crate::ip::{Contents, write_bytes};
 
 pub(crate) static CLASS: Class = Class {
     name: "IP6Print",
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[Handler::field("active", "The ACTIVE argument.", &Field(|e: &mut Ip6Print| &mut e.active))],
     manual: graph::manual!("ip6_print.rs"),
     make: |setup| {

@@ -21,6 +21,7 @@ use crate::shaping::rate_ewma::decimal;
 
 pub(crate) static CLASS: Class = Class {
     name: "AverageCounter",
+    capabilities: &[graph::KEEPS_ALL],
     aliases: &[Alias {
         name: "AverageCounterMP",
         difference: "In Click it is the one for several threads; here the workers of every AverageCounter \

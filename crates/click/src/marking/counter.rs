@@ -30,6 +30,7 @@ use crate::shaping::rate_ewma::{RateEwma, decimal};
 
 pub(crate) static CLASS: Class = Class {
     name: "Counter",
+    capabilities: &[graph::KEEPS_ALL],
     aliases: &[Alias {
         name: "CounterMP",
         difference: "In Click it is the one for several threads; here the workers of every Counter count \

@@ -35,6 +35,7 @@ use graph::{Class, Element};
 
 pub(crate) static CLASS: Class = Class {
     name: "Null",
+    capabilities: &[graph::KEEPS_ALL],
     manual: graph::manual!("null.rs", "Null"),
     make: |setup| {
         setup.arguments.finish()?;

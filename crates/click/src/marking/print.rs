@@ -27,6 +27,7 @@ use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "Print",
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[Handler::field("active", "Whether it prints.", &Field(|e: &mut Print| &mut e.active))],
     manual: graph::manual!("print.rs"),
     make,

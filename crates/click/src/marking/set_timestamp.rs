@@ -16,6 +16,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "SetTimestamp",
+    capabilities: &[graph::KEEPS_ALL],
     manual: graph::manual!("set_timestamp.rs"),
     make: |setup| {
         let fixed: Option<Interval> = setup.arguments.optional("TIMESTAMP")?;

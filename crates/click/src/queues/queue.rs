@@ -101,7 +101,7 @@ pub(crate) static CLASS: Class = Class {
     ],
     ports: "1/1-2",
     processing: "h/lh",
-    capabilities: &[QUEUE, TELLS_WHEN_FULL],
+    capabilities: &[QUEUE, TELLS_WHEN_FULL, graph::KEEPS_ALL],
     handlers: &HANDLERS,
     manual: graph::manual!("queue.rs", "Queue"),
     make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),

@@ -61,7 +61,7 @@ use graph::{Capability, Class, ConfigError, Element, Setup};
 pub(super) static CLASS: Class = Class {
     name: "FollowLinux",
     ports: "0/0",
-    capabilities: &[FOLLOWS],
+    capabilities: &[FOLLOWS, graph::KEEPS_ALL],
     manual: graph::manual!("follow_linux.rs"),
     make,
     ..Class::DEFAULT

@@ -83,7 +83,7 @@ pub static CLASS: Class = Class {
     }],
     ports: "0/1",
     processing: Class::PUSH,
-    capabilities: &[RECEIVER],
+    capabilities: &[RECEIVER, graph::KEEPS_ALL],
     handlers: HANDLERS,
     manual: graph::manual!("from_device.rs"),
     make,

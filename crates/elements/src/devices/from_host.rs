@@ -37,6 +37,7 @@ use super::{OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
     name: "FromHost",
+    capabilities: &[graph::KEEPS_ALL],
     aliases: &[],
     manual: graph::manual!("from_host.rs"),
     make,

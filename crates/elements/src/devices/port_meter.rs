@@ -22,7 +22,7 @@ use super::METER;
 
 pub(super) static CLASS: Class = Class {
     name: "PortMeter",
-    capabilities: &[METER],
+    capabilities: &[METER, graph::KEEPS_ALL],
     handlers: &[
         Handler::read(
             "count",

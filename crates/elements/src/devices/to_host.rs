@@ -21,8 +21,13 @@ use graph::{Class, ConfigError, Element, Setup};
 use super::to_device::{self, ToDevice};
 use super::{OpenPort, Unopened, from_host};
 
-pub(crate) static CLASS: Class =
-    Class { name: "ToHost", manual: graph::manual!("to_host.rs"), make, ..to_device::CLASS };
+pub(crate) static CLASS: Class = Class {
+    name: "ToHost",
+    capabilities: &[graph::KEEPS_ALL],
+    manual: graph::manual!("to_host.rs"),
+    make,
+    ..to_device::CLASS
+};
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: Option<String> = setup.arguments.optional("DEVNAME")?;

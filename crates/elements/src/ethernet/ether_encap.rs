@@ -22,6 +22,7 @@ use super::header::{self, NO_ROOM};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherEncap",
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[
         Handler::read_write(
             "src",

@@ -25,6 +25,7 @@ use super::header::TRUNCATED;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANEncap",
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "vlan_tci",
         Combine::First,

@@ -21,8 +21,13 @@ use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::wire::ipv4::field;
 use packet::{Annotations, Batch};
 
-pub(crate) static CLASS: Class =
-    Class { name: "GetIPAddress", manual: graph::manual!("get_ip_address.rs"), make, ..Class::DEFAULT };
+pub(crate) static CLASS: Class = Class {
+    name: "GetIPAddress",
+    capabilities: &[graph::KEEPS_ALL],
+    manual: graph::manual!("get_ip_address.rs"),
+    make,
+    ..Class::DEFAULT
+};
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let offset = setup.arguments.optional::<usize>("OFFSET")?;

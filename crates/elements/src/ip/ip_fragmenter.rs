@@ -46,6 +46,7 @@ const LEAST_MTU: usize = 8;
 
 pub(crate) static CLASS: Class = Class {
     name: "IPFragmenter",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::PUSH,
     handlers: &[

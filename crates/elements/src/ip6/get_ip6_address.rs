@@ -16,8 +16,13 @@
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
-pub(crate) static CLASS: Class =
-    Class { name: "GetIP6Address", manual: graph::manual!("get_ip6_address.rs"), make, ..Class::DEFAULT };
+pub(crate) static CLASS: Class = Class {
+    name: "GetIP6Address",
+    capabilities: &[graph::KEEPS_ALL],
+    manual: graph::manual!("get_ip6_address.rs"),
+    make,
+    ..Class::DEFAULT
+};
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let offset = setup.arguments.required("OFFSET")?;

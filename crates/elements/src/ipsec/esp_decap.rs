@@ -41,6 +41,7 @@ use super::tables::{AssociationId, Inbound, Tables};
 
 pub(super) static CLASS: Class = Class {
     name: "EspDecap",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/1-3",
     processing: Class::PUSH,
     handlers: &[

@@ -41,6 +41,7 @@ use super::tables::{AssociationId, Tables};
 
 pub(super) static CLASS: Class = Class {
     name: "EspEncap",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::PUSH,
     handlers: &[Handler::read(

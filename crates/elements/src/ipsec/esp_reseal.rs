@@ -35,6 +35,7 @@ use super::tables::{AssociationId, Tables, set_checked};
 
 pub(super) static CLASS: Class = Class {
     name: "EspReseal",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/3",
     processing: Class::PUSH,
     manual: graph::manual!("esp_reseal.rs"),

@@ -29,6 +29,7 @@ use super::tables::{AssociationId, Tables};
 
 pub(super) static CLASS: Class = Class {
     name: "EspToHost",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/2",
     processing: Class::PUSH,
     handlers: &[Handler::write("refresh", REFRESH, &Put(EspToHost::refresh))],

@@ -118,7 +118,7 @@ pub(super) static CLASS: Class = Class {
     name: "IpsecPolicy",
     ports: "1/4",
     processing: Class::PUSH,
-    capabilities: &[super::IPSEC_POLICY],
+    capabilities: &[super::IPSEC_POLICY, graph::KEEPS_ALL],
     handlers: &[Handler::write("refresh", REFRESH, &Put(IpsecPolicy::refresh))],
     manual: graph::manual!("ipsec_policy.rs"),
     make,

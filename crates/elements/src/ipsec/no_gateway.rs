@@ -20,6 +20,7 @@ use packet::Batch;
 
 pub(super) static CLASS: Class = Class {
     name: "NoGateway",
+    capabilities: &[graph::KEEPS_ALL],
     ports: "1/0",
     processing: Class::PUSH,
     manual: graph::manual!("no_gateway.rs"),

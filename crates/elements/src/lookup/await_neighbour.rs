@@ -50,6 +50,7 @@ use super::forwarding::{Asker, ForwardingTables};
 
 pub(crate) static CLASS: Class = Class {
     name: "AwaitNeighbour",
+    capabilities: &[graph::KEEPS_ALL],
     ports: PORTS,
     processing: Class::PUSH,
     handlers: AwaitNeighbour::<u32>::HANDLERS,

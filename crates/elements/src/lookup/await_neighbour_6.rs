@@ -15,6 +15,7 @@ use super::await_neighbour::{self, AwaitNeighbour};
 
 pub(crate) static CLASS: Class = Class {
     name: "AwaitNeighbour6",
+    capabilities: &[graph::KEEPS_ALL],
     ports: await_neighbour::PORTS,
     processing: Class::PUSH,
     handlers: AwaitNeighbour::<u128>::HANDLERS,

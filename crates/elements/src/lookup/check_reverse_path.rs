@@ -82,7 +82,7 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath",
     ports: PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    capabilities: &[super::JUDGES_SOURCES],
+    capabilities: &[super::JUDGES_SOURCES, graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "mode",
         Combine::First,

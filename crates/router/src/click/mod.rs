@@ -80,15 +80,15 @@ pub(crate) struct ClickArguments {
     no_warnings: bool,
     #[arg(long, hide = true, overrides_with = "no_warnings")]
     warnings: bool,
-    /// Listen for control connections on a TCP port: at 127.0.0.1, where root and the user of this process may write handlers,
-    /// and others only read; or at ADDRESS, where other hosts may control the router
+    /// Listen for control connections on a TCP port. At 127.0.0.1 root and the user of this process may write handlers, and
+    /// others only read. With ADDRESS other hosts may control the router
     #[arg(short, long = "port", value_name = "[ADDRESS:]PORT")]
     ports: Vec<String>,
-    /// Listen for control connections on a Unix socket; whoever its file's permissions let in may write handlers
+    /// Listen for control connections on a Unix socket. All users whom its file's permissions let in may write handlers
     #[arg(short, long = "unix-socket", value_name = "FILE")]
     unix_sockets: Vec<String>,
     /// Allow that another configuration is written to the handler `hotconfig`, which gives its writer the rights of this
-    /// process: root and the user of this process, and whoever may connect to a Unix socket
+    /// process. Root and the user of this process may, and all users who may connect to a Unix socket
     #[arg(short = 'R', long)]
     allow_reconfigure: bool,
     /// Threads

@@ -21,8 +21,8 @@ use ports::{Station, VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
 use super::stations::{Above, Stations};
+use super::sysctls::source_modes;
 use super::{Graph, InKernel, Obeyed, RouterPort, error_source4, error_source6};
-use crate::features::reverse_path::words_of_linux;
 use crate::features::{FeatureSettings, Follower, vlan};
 
 /// What one port was like when the configuration last heard of it.
@@ -390,7 +390,7 @@ impl Follow for Following {
         let rp_filter = |switches: &Option<Switches>| switches.map_or(0, |switches| switches.rp_filter);
         let rp_filters = switches.map(|switches| switches.iter().map(rp_filter).collect::<Vec<u8>>());
         if let Some(rp_filters) = rp_filters.filter(|rp_filters| self.rp_filters != *rp_filters) {
-            let words = words_of_linux(rp_filters.iter().copied());
+            let words = source_modes(rp_filters.iter().copied());
             problems.extend(self.write(router, Followed::RpFilter, "", &words));
             self.rp_filters = rp_filters;
         }

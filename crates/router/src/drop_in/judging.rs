@@ -3,12 +3,14 @@
 //!
 //! A list of ports filters if one of its features does, or if Linux is to be closed behind it. A script always counts as
 //! a filter, because no program can find out whether another one drops anything. A configuration of somebody's own filters
-//! unless it is surely plain forwarding: it consists of elements that keep all that is right ([`PLAIN`]), and no packet of
+//! unless it is surely plain forwarding: it consists of elements that keep all that is right ([`KEEPS_ALL`]), and no packet of
 //! a port ends in it.
 
 use control::switches;
+use elements::devices::follow_linux::{Followed, Follows};
 use elements::devices::{RECEIVER, SENDER};
-use elements::lookup::FORWARDS;
+use elements::lookup::{FORWARDS, JUDGES_SOURCES};
+use graph::KEEPS_ALL;
 use graph::lang::{FlatConfig, FlatElement, first_name, split_arguments};
 use ports::Spec;
 
@@ -52,99 +54,37 @@ impl Graph<'_> {
     }
 }
 
-/// Classes whose elements keep what is right, whatever their arguments say. An element that is not among them counts as a
-/// filter.
-const PLAIN: [&str; 66] = [
-    // Of our own graph.
-    "AwaitNeighbour",
-    "AwaitNeighbour6",
-    "CheckIP6Header",
-    "CheckIPHeader",
-    "CheckLength",
-    "Classifier",
-    "DecIP6HLIM",
-    "DecIPTTL",
-    "Discard",
-    "DropBroadcasts",
-    "EspDecap",
-    "EspEncap",
-    "EspReseal",
-    "EspToHost",
-    "EtherEncap",
-    "FIBLookup",
-    "FIBLookup6",
-    "FollowLinux",
-    "FromDevice",
-    "FromHost",
-    "HostEtherFilter",
-    "ICMP6Error",
-    "ICMPError",
-    "IP6HopOptions",
-    "IPFragmenter",
-    "IPGWOptions",
-    "Idle",
-    "IpsecPolicy",
-    "NoGateway",
-    "Paint",
-    "PaintSwitch",
-    "PollDevice",
-    "PortMeter",
-    "Punt",
-    "Strip",
-    "Tee",
-    "ToDevice",
-    "ToHost",
-    "Unstrip",
-    "UnstripToMACHeader",
-    "VLANDecap",
-    "VLANEncap",
-    // What counts, prints, marks, waits, and has no ports.
-    "AddressInfo",
-    "AggregateCounter",
-    "AverageCounter",
-    "ControlSocket",
-    "Counter",
-    "DriverManager",
-    "GetIP6Address",
-    "GetIPAddress",
-    "IP6Print",
-    "IPClassifier",
-    "IPPrint",
-    "MarkIP6Header",
-    "MarkIPHeader",
-    "MarkMACHeader",
-    "Null",
-    "PaintTee",
-    "Print",
-    "Queue",
-    "ScheduleInfo",
-    "Script",
-    "SetIPDSCP",
-    "SetTimestamp",
-    "ThreadSafeQueue",
-    "Unqueue",
-];
-
 /// Returns whether all that a configuration gets from ports is surely forwarded, or left to Linux.
 fn is_plain(config: &FlatConfig, specs: &[(String, String)]) -> bool {
-    config.elements.iter().all(|element| PLAIN.contains(&element.class.as_str()) && takes_all(element))
-        && !has_an_end(config, specs)
+    let follows = Follows::of(config);
+    config.elements.iter().all(|element| takes_all(element, &follows)) && !has_an_end(config, specs)
 }
 
-/// Returns whether no packet is without an output because of an element's arguments.
-fn takes_all(element: &FlatElement) -> bool {
+/// Returns whether an element drops no packet that is right. An element whose class does not say so counts as a filter.
+fn takes_all(element: &FlatElement, follows: &[Follows]) -> bool {
+    // One without ports gets no packets.
+    if (element.inputs, element.outputs) == (0, 0) {
+        return true;
+    }
+    if !element.has(KEEPS_ALL) {
+        return false;
+    }
     let arguments = || split_arguments(&element.config);
+    if element.has(RECEIVER) {
+        // These drop what is of another protocol.
+        let drops =
+            |argument: &String| ["PROTOCOL", "FORCE_IP"].iter().any(|word| argument.starts_with(word));
+        return !arguments().iter().any(drops);
+    }
+    if element.has(JUDGES_SOURCES) {
+        // With the rp_filter of Linux, which drops the same, or with none.
+        let mode = format!("{}.mode", element.name);
+        let is_linuxs =
+            |follows: &Follows| follows.what == Followed::RpFilter && follows.targets.contains(&mode);
+        return arguments().iter().any(|argument| argument == "MODE off") || follows.iter().any(is_linuxs);
+    }
     match element.class.as_str() {
         "Classifier" => arguments().last().is_some_and(|pattern| pattern == "-"),
-        "IPClassifier" => {
-            arguments().last().is_some_and(|pattern| ["-", "true", "any", "all"].contains(&pattern.as_str()))
-        }
-        // It drops what is of another protocol.
-        "FromDevice" | "PollDevice" => arguments()
-            .iter()
-            .all(|argument| !["PROTOCOL", "FORCE_IP"].iter().any(|keyword| argument.starts_with(keyword))),
-        // One with ports chooses where packets go.
-        "Script" => element.inputs == 0,
         _ => true,
     }
 }
@@ -288,21 +228,16 @@ mod tests {
             ours.replace(from, to)
         };
         for (text, drops) in [
-            (with("in1[0] -> ipsec4;", "in1[0] -> Counter -> Print -> ipsec4;"), false),
-            (
-                with("in1[0] -> ipsec4;", "in1[0] -> c :: IPClassifier(udp, -) -> ipsec4; c[1] -> ipsec4;"),
-                false,
-            ),
-            (
-                with("in1[0] -> ipsec4;", "in1[0] -> c :: IPClassifier(udp, -) -> ipsec4; c[1] -> Discard;"),
-                true,
-            ),
-            (with("in1[0] -> ipsec4;", "in1[0] -> IPClassifier(udp) -> ipsec4;"), true),
-            (with("in1[0] -> ipsec4;", "in1[0] -> Classifier(9/11) -> ipsec4;"), true),
-            (with("in1[0] -> ipsec4;", "in1[0] -> IPFilter(deny tcp, allow all) -> ipsec4;"), true),
-            (with("in1[0] -> ipsec4;", "in1[0] -> RandomSample(0.5) -> ipsec4;"), true),
-            (with("in1[0] -> ipsec4;", "in1[0] -> Lua(\"function process(b) end\") -> ipsec4;"), true),
-            (with("in1[0] -> ipsec4;", "in1[0] -> Discard;  Idle -> ipsec4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Counter -> Print -> esp4;"), false),
+            (with("in1[0] -> esp4;", "in1[0] -> c :: Classifier(9/11, -) -> esp4; c[1] -> esp4;"), false),
+            (with("in1[0] -> esp4;", "in1[0] -> CheckReversePath(eth1, eth2) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> c :: IPClassifier(udp, -) -> esp4; c[1] -> Discard;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> IPClassifier(udp) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Classifier(9/11) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> IPFilter(deny tcp, allow all) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> RandomSample(0.5) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Lua(\"function process(b) end\") -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Discard;  Idle -> esp4;"), true),
             (
                 with(
                     "rt4[0] -> [0] out1;",

@@ -7,7 +7,7 @@ use graph::lang::{name_argument, name_arguments, quote};
 use super::backstop::PERMITTED;
 use super::configuration::{HOST, PlannedPort, from_host, marking, to_host};
 use super::plan::{Part, Plan};
-use crate::features::reverse_path::words_of_linux;
+use super::sysctls::source_modes;
 use crate::settings::Host;
 
 /// A script that is the router.
@@ -99,7 +99,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
 
 /// Checks the sources of IPv4 before the script, as Linux's rp_filter says of the ports.
 fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
-    let modes = words_of_linux(ports.iter().map(|port| port.rp_filter));
+    let modes = source_modes(ports.iter().map(|port| port.rp_filter));
     plan.comment("Linux's rp_filter, for IPv4.");
     plan.line(format_args!("sources :: Classifier(12/0800, -);"));
     let check: Part = plan.element("check", format_args!("CheckIPHeader(MARTIANS true)"));

@@ -70,6 +70,16 @@ impl Obeyed {
     }
 }
 
+/// Returns the modes of CheckReversePath for the rp_filter of each port.
+pub(super) fn source_modes(rp_filters: impl Iterator<Item = u8>) -> String {
+    let mode = |rp_filter| match rp_filter {
+        0 => "off",
+        1 => "strict",
+        _ => "loose",
+    };
+    rp_filters.map(mode).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns Linux's policy for the paths of multipath routes; policy 0 where Linux has no such setting.
 fn path_policy(version: IpVersion) -> PathPolicy {
     let number = |name: &str| {

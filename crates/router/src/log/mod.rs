@@ -89,8 +89,9 @@ struct State {
     journal: Option<Journal>,
     has_colours: bool,
     alike: Alike<(Level, String)>,
-    /// Events of this period by cause, those that were left out among them, and how many are taken.
-    causes: HashMap<String, (u64, u64)>,
+    /// Events of this period by level and cause, those that were left out among them, and how many are taken. Debugging takes no
+    /// place of the rest.
+    causes: HashMap<(Level, String), (u64, u64)>,
     period_ends: Instant,
     ring: Ring,
 }
@@ -177,7 +178,7 @@ impl Log {
         for ((level, text), more) in alike {
             add(level, format!("{text} ({more} more)"));
         }
-        for (cause, (count, most)) in causes.into_iter().filter(|(_, (count, most))| count > most) {
+        for ((_, cause), (count, most)) in causes.into_iter().filter(|(_, (count, most))| count > most) {
             add(Level::Warn, format!("{cause}: {} more events in a second", count - most));
         }
     }
@@ -288,8 +289,8 @@ impl Event {
 impl State {
     /// Counts an event, and returns whether there is room for more of its cause. Those that have no cause are the router's own.
     fn admits_cause(&mut self, event: &Event) -> bool {
-        let cause = event.cause();
-        if cause.is_empty() {
+        let cause = (event.level, event.cause());
+        if cause.1.is_empty() {
             return true;
         }
         if self.causes.len() >= MOST_CAUSES && !self.causes.contains_key(&cause) {

@@ -397,7 +397,7 @@ fn run_settings(
     let keeps = privileges::reason_to_keep(arguments, &settings);
     if !arguments.print_config {
         match keeps {
-            Some(reason) => tracing::info!("the router keeps all capabilities of its user: {reason}"),
+            Some(reason) => tracing::debug!("the router keeps all capabilities of its user: {reason}"),
             // Before its first thread.
             None => privileges::keep_needed_capabilities()?,
         }

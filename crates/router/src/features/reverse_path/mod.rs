@@ -59,11 +59,6 @@ fn of_linux(rp_filter: u8) -> ReversePath {
     }
 }
 
-/// Returns the words for the rp_filter of ports, as CheckReversePath has them.
-pub(crate) fn words_of_linux(rp_filters: impl Iterator<Item = u8>) -> String {
-    rp_filters.map(|rp_filter| of_linux(rp_filter).word()).collect::<Vec<_>>().join(" ")
-}
-
 /// Returns the modes of all ports as an argument: one word where they are the same, nothing where all are off and stay so.
 fn argument(modes: &[ReversePath], may_change: bool) -> Option<String> {
     let words: Vec<&str> = modes.iter().map(|mode| mode.word()).collect();
