@@ -210,7 +210,9 @@ impl HostSteering for ScreenOf {
     /// Nothing: the kernel says of each packet whether it is to the interface's address, and whether it was merged.
     fn follow_link(&mut self) -> Result<(), PortError> {
         // The name that it has now is that by which another one may take its place.
-        kernel_name(&self.port);
+        if let Some(screen) = self.0.upgrade() {
+            kernel_name(&screen.port);
+        }
         Ok(())
     }
 }
