@@ -18,8 +18,8 @@ use crate::setup::Setup;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability(pub &'static str);
 
-/// The capability of elements that keep all packets that are right, whatever their arguments say: a graph of these alone is no
-/// filter. It does not count for packets that leave by no output because none is connected.
+/// The capability of elements that keep all packets that are right, whatever their arguments say: a graph of these alone is
+/// not a filter. It does not count for packets that leave by no output because none is connected.
 pub const KEEPS_ALL: Capability = Capability("keeps all packets");
 
 /// Another name of a class.

@@ -180,11 +180,11 @@ fn what_leaves_by_the_port_it_came_by_is_linux_s_which_sends_redirects() {
 fn mtus_and_own_addresses_follow_linux_and_outlive_a_reload() {
     let fib = fib();
     let (mut bench, _policy) = lua_router(&fib, 3);
-    bench.write("e.mtu1", "39").unwrap();
+    bench.write("e.mtu4_1", "39").unwrap();
     bench.write("e.own", "192.0.2.1 192.0.2.255").unwrap();
     bench.write("e.reload", "").unwrap();
-    assert_eq!((bench.read("e.mtu1"), bench.read("e.own")), ("39".into(), "192.0.2.1 192.0.2.255".into()));
-    assert!(bench.write("e.mtu3", "1500").is_err() && bench.write("e.mtu0", "1500").is_err());
+    assert_eq!((bench.read("e.mtu4_1"), bench.read("e.own")), ("39".into(), "192.0.2.1 192.0.2.255".into()));
+    assert!(bench.write("e.mtu4_3", "1500").is_err() && bench.write("e.mtu4_0", "1500").is_err());
     bench.push("in", &[&to([10, 1, 0, 1], 64)]);
     assert_eq!(bench.drops("e", "martian source"), 1);
     bench.write("e.own", "").unwrap();

@@ -252,7 +252,7 @@ type WithoutEffect = (&'static str, &'static [&'static str], &'static str);
 const DRIVER_DECIDES: &str = "DEVNAME selects the driver, as in af_packet:eth0";
 const LINUX_MODULE: &str = "it is for Click in the Linux kernel";
 
-/// Takes keywords that have no effect here, and says so of each that asks for something else than what happens anyway.
+/// Takes keywords that have no effect here, and reports each that asks for something else than what happens anyway.
 fn take_without_effect(setup: &mut Setup<'_>, keywords: &[WithoutEffect]) {
     for (keyword, usual, why) in keywords {
         let value = setup.arguments.ignored(keyword);

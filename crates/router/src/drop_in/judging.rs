@@ -60,7 +60,7 @@ fn is_plain(config: &FlatConfig, specs: &[(String, String)]) -> bool {
     config.elements.iter().all(|element| takes_all(element, &follows)) && !has_an_end(config, specs)
 }
 
-/// Returns whether an element drops no packet that is right. An element whose class does not say so counts as a filter.
+/// Returns whether an element drops no packet that is right. An element of another class counts as a filter.
 fn takes_all(element: &FlatElement, follows: &[Follows]) -> bool {
     // One without ports gets no packets.
     if (element.inputs, element.outputs) == (0, 0) {
