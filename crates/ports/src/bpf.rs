@@ -14,7 +14,7 @@ use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
 use packet::wire::ethernet::MacAddr;
 
-use crate::error::shortage_behind;
+use crate::error::missing_resource;
 use crate::host_steering::{
     AddressKey, MOST_STATIONS, Station, VlanId, VlanShare, addresses_of_namespace, key_of,
 };
@@ -76,7 +76,7 @@ pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) 
             what: "load a BPF program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
         },
-        (errno, reason) => match shortage_behind(errno) {
+        (errno, reason) => match missing_resource(errno) {
             Some(shortage) => {
                 PortError::Shortage { port: port.to_owned(), action: "loading a BPF program", shortage }
             }

@@ -197,7 +197,7 @@ pub(crate) fn shortage(errno: Option<i32>) -> Option<String> {
 }
 
 /// Returns the same for an error that hides its number: whether the process can open one more file tells.
-pub(crate) fn shortage_behind(errno: Option<i32>) -> Option<String> {
+pub(crate) fn missing_resource(errno: Option<i32>) -> Option<String> {
     let of_files = || {
         let file = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
         file.err().and_then(|error| shortage(Some(error.raw_os_error())))
@@ -224,6 +224,6 @@ mod tests {
         assert!(text(libc::EPERM).contains("run as root"));
         assert!(text(libc::EIO).contains("making a socket failed: "));
         // There are files left here.
-        assert_eq!(shortage_behind(Some(libc::EINVAL)), None);
+        assert_eq!(missing_resource(Some(libc::EINVAL)), None);
     }
 }

@@ -12,7 +12,7 @@ use aya::programs::{TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 
 use crate::bpf::{map_error, refusal, verify};
-use crate::error::shortage_behind;
+use crate::error::missing_resource;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flood.o"));
 
@@ -137,7 +137,7 @@ fn refused(error: &(dyn std::error::Error + 'static)) -> io::Error {
     io::Error::other(match errno {
         Some(libc::EPERM) => "not permitted; run as root, or give CAP_BPF and CAP_NET_ADMIN".into(),
         Some(libc::EBUSY) => "another XDP program is on the interface".into(),
-        _ => shortage_behind(errno).unwrap_or_else(|| {
+        _ => missing_resource(errno).unwrap_or_else(|| {
             format!("the kernel refused a program ({reason}); expected Linux 5.18 or newer")
         }),
     })

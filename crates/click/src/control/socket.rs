@@ -227,7 +227,7 @@ impl Visitor {
 impl Read for Visitor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.stream.read(buffer)?;
-        self.place.heard();
+        self.place.note_activity();
         Ok(length)
     }
 }

@@ -678,7 +678,7 @@ impl<'a> Member<'a> {
             packet::pulse::sleep(RETRY);
         }
         self.stop_leading();
-        self.options.host.set_leader_ports(&[]);
+        packet::pulse::aside(|| self.options.host.set_leader_ports(&[]));
     }
 
     fn stop_leading(&mut self) {
@@ -968,7 +968,8 @@ impl<'a> Member<'a> {
         }
         let is_due = self.missing_since.is_some_and(|at| at.elapsed() >= PORTS_RETRY);
         if self.told_ports != ports || is_due {
-            let are_all_there = self.options.host.set_leader_ports(&ports);
+            // Linux makes interfaces, and takes its time for it on a busy machine.
+            let are_all_there = packet::pulse::aside(|| self.options.host.set_leader_ports(&ports));
             self.missing_since = (!are_all_there).then(Instant::now);
             self.told_ports = ports;
         }

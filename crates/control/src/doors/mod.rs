@@ -39,7 +39,7 @@ struct Places {
 struct Taken {
     peer: Peer,
     /// When it said something last.
-    heard: Instant,
+    active: Instant,
     /// Without it the connection keeps its place until it ends.
     close: Option<Close>,
 }
@@ -82,7 +82,7 @@ impl Door {
         }
         let number = places.next;
         places.next += 1;
-        places.taken.insert(number, Taken { peer, heard: Instant::now(), close });
+        places.taken.insert(number, Taken { peer, active: Instant::now(), close });
         Some(Place { door: self.clone(), number })
     }
 }
@@ -97,8 +97,8 @@ impl Places {
         let silent = self
             .taken
             .iter()
-            .filter(|(_, taken)| which(taken) && taken.close.is_some() && taken.heard.elapsed() >= silence);
-        let number = *silent.min_by_key(|(_, taken)| taken.heard)?.0;
+            .filter(|(_, taken)| which(taken) && taken.close.is_some() && taken.active.elapsed() >= silence);
+        let number = *silent.min_by_key(|(_, taken)| taken.active)?.0;
         let close = self.taken.remove(&number)?.close?;
         close();
         Some(())
@@ -106,10 +106,10 @@ impl Places {
 }
 
 impl Place {
-    /// Notes that the connection has said something.
-    pub fn heard(&self) {
+    /// Records that the connection sent something.
+    pub fn note_activity(&self) {
         if let Some(taken) = lock(&self.door.places).taken.get_mut(&self.number) {
-            taken.heard = Instant::now();
+            taken.active = Instant::now();
         }
     }
 }

@@ -92,7 +92,7 @@ pub fn ip(arguments: &[&str]) -> Result<(), ConfigError> {
 /// Runs a program of iproute2.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Result<(), ConfigError> {
     let command = format!("{program} {}", arguments.join(" "));
-    match Command::new(program).args(arguments).output() {
+    match packet::pulse::aside(|| Command::new(program).args(arguments).output()) {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);

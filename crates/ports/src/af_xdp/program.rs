@@ -14,7 +14,7 @@ use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
 use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
-use crate::error::shortage_behind;
+use crate::error::missing_resource;
 use crate::host::passage;
 use crate::host_steering::Steer;
 
@@ -145,7 +145,7 @@ impl Program {
         // A kernel without BPF links got the program by netlink, where it would stay after us; dropping takes it off.
         let link = FdLink::try_from(link).map_err(|_| {
             let needed = || "Linux 5.9 or newer is needed".to_owned();
-            io::Error::new(io::ErrorKind::Unsupported, shortage_behind(None).unwrap_or_else(needed))
+            io::Error::new(io::ErrorKind::Unsupported, missing_resource(None).unwrap_or_else(needed))
         })?;
         self.link = Some(link);
         Ok(())
@@ -206,7 +206,7 @@ pub(super) fn in_the_way(name: &str, program: Option<u32>) -> PortError {
 
 /// Why the program could not be attached in this mode.
 pub(super) fn attach_error(name: &str, mode: XdpMode, veth: bool, error: io::Error) -> PortError {
-    if let Some(shortage) = shortage_behind(error.raw_os_error()) {
+    if let Some(shortage) = missing_resource(error.raw_os_error()) {
         return PortError::Shortage { port: name.to_owned(), action: "attaching the XDP program", shortage };
     }
     match (error.raw_os_error(), mode) {

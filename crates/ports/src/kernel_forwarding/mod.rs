@@ -29,7 +29,7 @@ pub use self::samples::KernelSample;
 use self::samples::{Draw, Sampling};
 use crate::af_xdp::Stage;
 use crate::bpf::{address_bits, map_error, refusal, test_run, verify};
-use crate::error::shortage_behind;
+use crate::error::missing_resource;
 use crate::host_steering::key_of;
 use crate::mapped::{Common, Mapped};
 
@@ -181,7 +181,7 @@ pub(crate) fn refused(error: &(dyn std::error::Error + 'static)) -> io::Error {
             "not permitted to load the program; run as root, or give CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
                 .into()
         }
-        _ => shortage_behind(errno).unwrap_or_else(|| {
+        _ => missing_resource(errno).unwrap_or_else(|| {
             format!("the kernel refused the program ({reason}); expected Linux 6.6 or newer")
         }),
     })

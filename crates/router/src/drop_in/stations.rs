@@ -127,7 +127,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
             continue;
         }
         let Some(mac) = link.mac.map(MacAddr) else { continue };
-        let why = match whose(mirror, port, link, facts) {
+        let why = match families_of(mirror, port, link, facts) {
             Ok(families) => {
                 let is_full = |family: usize| {
                     above.stations.iter().filter(|it| it.families[family]).count() >= MOST_STATIONS
@@ -154,7 +154,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
 }
 
 /// Returns for which families frames to an interface are as the port's, or why they are not.
-fn whose(
+fn families_of(
     mirror: &Mirror,
     port: &RouterPort,
     link: &Link,
