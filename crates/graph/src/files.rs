@@ -9,6 +9,9 @@ use std::path::Path;
 /// The most bytes of a file of text: a million rules.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// What some editors put before a text. It is no part of it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Opens a regular file. A pipe would be waited for, and a device may never end.
 ///
 /// # Errors
@@ -50,6 +53,9 @@ pub fn read_all(input: impl Read) -> Result<String> {
     if bytes.len() as u64 > MOST_BYTES {
         let problem = format!("longer than {} MiB; expected less", MOST_BYTES >> 20);
         return Err(Error::new(ErrorKind::FileTooLarge, problem));
+    }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8; expected a text"))
 }
@@ -116,6 +122,12 @@ pub fn is_no_secret(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        assert_eq!(read_all("\u{feff}10 permit\n".as_bytes()).unwrap(), "10 permit\n");
+        assert_eq!(read_all("1\u{feff}0".as_bytes()).unwrap(), "1\u{feff}0");
+    }
+
     #[test]
     fn secrets_are_their_owner_s_and_no_examples() {
         use std::os::unix::fs::PermissionsExt;

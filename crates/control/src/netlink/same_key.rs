@@ -21,12 +21,13 @@
 //! plain that all went.
 //!
 //! Flags of `RTM_NEWROUTE`, Linux 4.20 to 6.18 (`fib_table_insert`, `fib6_add_rt2node`): `NLM_F_REPLACE` took
-//! the place of a route; IPv4 has `NLM_F_APPEND` when it went behind others; IPv6 has `NLM_F_EXCL` when it is
-//! the only one of its key, and neither flag when it joined others; it then names all paths of its set.
+//! the place of a route; both have `NLM_F_EXCL` when it is the only one of its key. IPv4 has `NLM_F_APPEND` when
+//! it went behind others, and none of these when it went before them (`ip route prepend`). IPv6 has none of
+//! these when it joined others; it then names all paths of its set.
 
 use std::collections::HashMap;
 
-use netlink_packet_core::{NLM_F_APPEND, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 
 use crate::change::{Change, Hops, OnlyLinux, Part, Path, Route, RouteKey};
 
@@ -124,8 +125,11 @@ impl SameKey {
             return Outcome { change: None, needs_dump: self.replays };
         }
         // Which of several routes IPv6 replaced it does not say; and without the flag this one went before
-        // the others.
-        let needs_dump = has_others && (is_ipv6(&route) || flags & NLM_F_REPLACE == 0);
+        // the others, of which the first may take no memory here. A card that takes a route over has it told
+        // again, without a flag.
+        let how = NLM_F_CREATE | NLM_F_EXCL | NLM_F_REPLACE | NLM_F_APPEND;
+        let is_prepended = !is_ipv6(&route) && flags & how == NLM_F_CREATE;
+        let needs_dump = is_prepended || has_others && (is_ipv6(&route) || flags & NLM_F_REPLACE == 0);
         if let Some(several) = self.keys.get_mut(&route.key) {
             several.first = None;
             if several.behind.is_empty() {
@@ -287,6 +291,9 @@ mod tests {
         }
     }
 
+    /// Of an IPv4 route that is the only one of its key.
+    const ALONE: u16 = NLM_F_CREATE | NLM_F_EXCL;
+
     fn told(route: &Route) -> Outcome {
         Outcome::tell(Change::Route(route.clone()))
     }
@@ -294,7 +301,7 @@ mod tests {
     #[test]
     fn an_ordinary_route_comes_and_goes_and_leaves_nothing() {
         let mut same = SameKey::default();
-        for (prefix, flags) in [("10.0.0.0/8", 0x400), ("2001:db8::/32", NLM_F_EXCL)] {
+        for (prefix, flags) in [("10.0.0.0/8", ALONE), ("2001:db8::/32", ALONE)] {
             let only = route(prefix, &["192.0.2.1"]);
             assert_eq!(same.added(flags, only.clone()), told(&only));
             assert_eq!(same.removed(&only), Outcome::tell(Change::RouteGone(only.key)));
@@ -307,13 +314,28 @@ mod tests {
         let mut same = SameKey::default();
         let [one, two, three] =
             ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|way| route("10.0.0.0/8", &[way]));
-        assert_eq!(same.added(0x400, one.clone()), told(&one));
+        assert_eq!(same.added(ALONE, one.clone()), told(&one));
         assert_eq!(same.added(NLM_F_APPEND, two.clone()), Outcome::nothing());
         assert_eq!(same.added(NLM_F_APPEND, three.clone()), Outcome::nothing());
         assert_eq!(same.removed(&two), Outcome::nothing());
         assert_eq!(same.removed(&one), told(&three));
         assert_eq!(same.removed(&three), Outcome::tell(Change::RouteGone(one.key)));
         assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn an_ipv4_route_put_before_another_one_asks_for_the_other_one() {
+        let mut same = SameKey::default();
+        let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|way| route("10.0.0.0/8", &[way]));
+        assert_eq!(same.added(ALONE, one.clone()), told(&one));
+        let prepended = same.added(NLM_F_CREATE, two.clone());
+        assert_eq!(prepended, Outcome { change: Some(Change::Route(two.clone())), needs_dump: true });
+        same.dump_begins(Part::Routes4);
+        same.dumped(two.clone());
+        same.dumped(one.clone());
+        assert_eq!(same.removed(&two), told(&one));
+        // Told again because a card has taken it over.
+        assert_eq!(same.added(0, one.clone()), told(&one));
     }
 
     #[test]
@@ -422,8 +444,8 @@ mod tests {
         );
         assert!(same.added(0, two).needs_dump);
         let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|way| route("10.0.0.0/8", &[way]));
-        assert!(!same.added(0x400, one.clone()).needs_dump);
+        assert!(!same.added(ALONE, one.clone()).needs_dump);
         same.added(NLM_F_APPEND, two);
-        assert!(same.added(0x400, one).needs_dump);
+        assert!(same.added(NLM_F_CREATE, one).needs_dump);
     }
 }

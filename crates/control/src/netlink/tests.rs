@@ -255,6 +255,16 @@ fn routes_of_one_key_and_paths_that_go_one_by_one() {
         ip("route replace 10.40.0.0/16 via 10.0.0.9");
         ip("route prepend 10.40.0.0/16 via 10.0.0.8");
         is_like_a_fresh_one(&mut follower);
+        // The first of two is put before the one that is alone, and goes again.
+        ip("route add 10.41.0.0/16 via 10.0.0.9");
+        is_like_a_fresh_one(&mut follower);
+        ip("route prepend 10.41.0.0/16 via 10.0.1.8");
+        is_like_a_fresh_one(&mut follower);
+        ip("route del 10.41.0.0/16 via 10.0.1.8");
+        follower.until("the first one is back", |follower| {
+            only(follower, "10.41.0.0/16") == [path(zero, "10.0.0.9", 1)]
+        });
+        is_like_a_fresh_one(&mut follower);
         ip("route del 10.40.0.0/16");
         ip("addr add 10.0.0.7/24 dev right0");
         ip("addr add 10.0.0.8/24 dev left1");

@@ -4,16 +4,18 @@
 //! | --- | --- |
 //! | runs | what it did not wait for a CPU |
 //! | waits for a CPU | nothing |
-//! | sleeps | the same share of it that no other thread waited for a CPU; a quarter at least |
+//! | sleeps | the share of that which the most delayed thread had; a tenth at least |
 //! | is in the kernel, uninterruptibly | a fifth of that: nobody could end it |
 //!
-//! A thread that sleeps may wait for another one of this process, which is why the others' waits count.
+//! A thread that sleeps may wait for another one of this process, which is why the others' waits count. It may wait
+//! for another process or for a lock of the kernel that one holds, such as that of all changes of interfaces. So the
+//! share of the CPUs that each thread of this machine that could run has counts too.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// The least that counts of the time of a thread that sleeps while others wait for a CPU.
-const LEAST_OF_SLEEP: f64 = 0.25;
+const LEAST_OF_SLEEP: f64 = 0.1;
 
 /// What counts of the time of a thread that is in the kernel, uninterruptibly.
 const OF_KERNEL: f64 = 0.2;
@@ -29,10 +31,18 @@ pub(super) struct Times {
 }
 
 /// The threads of this process at the last two looks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Census {
     before: HashMap<i32, Times>,
     now: HashMap<i32, Times>,
+    /// The share of a CPU that a thread of this machine had at the last look, from 0 to 1.
+    of_cpus: f64,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Census { before: HashMap::new(), now: HashMap::new(), of_cpus: 1.0 }
+    }
 }
 
 impl Census {
@@ -41,6 +51,7 @@ impl Census {
         let all = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let threads = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         self.put(threads.filter_map(|thread| Some((thread, times_of(thread)?))).collect());
+        self.of_cpus = share_of_cpus().unwrap_or(1.0);
     }
 
     /// Takes in what a look has found.
@@ -66,7 +77,7 @@ impl Census {
         }
         let of_others = self.now.keys().filter(|other| **other != thread);
         let longest = of_others.map(|other| self.wait_of(*other, elapsed)).fold(0.0, f64::max);
-        let sleeps = own * (1.0 - longest).max(LEAST_OF_SLEEP);
+        let sleeps = own * (1.0 - longest).min(self.of_cpus).max(LEAST_OF_SLEEP);
         if now.state == 'D' { sleeps * OF_KERNEL } else { sleeps }
     }
 
@@ -90,6 +101,20 @@ fn times_of(thread: i32) -> Option<Times> {
     let state = stat.rsplit_once(") ")?.1.chars().next()?;
     let mut times = account.split_whitespace().map_while(|word| word.parse().ok().map(Duration::from_nanos));
     Some(Times { state, ran: times.next()?, waited: times.next()? })
+}
+
+/// Asks Linux for the share of a CPU that each thread of this machine has that could run, beside the one that asks.
+fn share_of_cpus() -> Option<f64> {
+    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let cpus = std::thread::available_parallelism().ok()?;
+    Some(share_by(&load, cpus.get()))
+}
+
+/// The same by `/proc/loadavg`, whose fourth word is RUNNABLE/ALL.
+fn share_by(load: &str, cpus: usize) -> f64 {
+    let runnable = load.split_whitespace().nth(3).and_then(|word| word.split('/').next()?.parse().ok());
+    let others = runnable.unwrap_or(1.0) - 1.0;
+    (cpus as f64 / f64::max(others, 1.0)).min(1.0)
 }
 
 #[cfg(test)]
@@ -136,6 +161,18 @@ mod tests {
         // A thread that a debugger has stopped is as silent as one that sleeps.
         assert_eq!(census([&[(1, 't', 5, 5)], &[(1, 't', 5, 5)]]).share(1, LOOK), 1.0);
         assert_eq!(census([&[(1, 'D', 5, 5)], &[(1, 'D', 5, 5)]]).share(1, LOOK), OF_KERNEL);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_may_wait_for_processes_that_wait_for_a_cpu() {
+        let mut asleep = census([&[(1, 'S', 5, 5)], &[(1, 'S', 5, 5)]]);
+        assert_eq!(asleep.share(1, LOOK), 1.0);
+        asleep.of_cpus = share_by("28.03 15.03 10.26 9/412 31337", 2);
+        assert_eq!(asleep.share(1, LOOK), 0.25);
+        asleep.of_cpus = share_by("28.03 15.03 10.26 81/412 31337", 2);
+        assert_eq!(asleep.share(1, LOOK), LEAST_OF_SLEEP);
+        // A machine with nothing to do, and text that is not Linux's.
+        assert_eq!([share_by("0.00 0.01 0.05 1/412 31337", 2), share_by("", 2)], [1.0; 2]);
     }
 
     #[test]
