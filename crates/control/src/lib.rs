@@ -9,7 +9,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `above` | which interfaces stand above others, so that their packets came in by these |
-//! | `accounts` | users and groups of this machine |
+//! | [`accounts`] | users and groups of this machine |
 //! | [`api`] | the control socket: what `brickway show` asks a running router, and the answers |
 //! | [`backstop`] | rules of nftables that drop what Linux would forward past the router's filters |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
@@ -32,7 +32,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod above;
-mod accounts;
+pub mod accounts;
 pub mod api;
 pub mod backstop;
 mod bounded;

@@ -52,5 +52,5 @@ pub use rows::{
     MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow,
     RouteTableRow, RouteWayRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
 };
-pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};
+pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Sockets, Unanswered};
 pub use utoipa;

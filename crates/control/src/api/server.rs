@@ -340,7 +340,33 @@ fn refuse(to: &mut dyn Write, reason: &str, needs_restart: &[String]) -> io::Res
     to.flush()
 }
 
-/// The control socket of a running router. Dropping it removes the file; nobody can ask any more. Threads
+/// Sockets that clients connect to, before anybody answers there: a process that is about to give up its rights opens them first.
+/// Dropping them removes the files, if the process may.
+#[derive(Debug)]
+pub struct Sockets {
+    doors: Vec<Door>,
+    patience: Duration,
+    send_timeout: Duration,
+}
+
+impl Sockets {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`ServerError`]; another router may be running.
+    pub fn open(options: &ServerOptions) -> Result<Self, ServerError> {
+        let failed =
+            |error| ServerError::System { path: options.path.clone(), action: "making its folder", error };
+        make_folder(&options.path).map_err(failed)?;
+        let mut doors = vec![Door::open(May::All, &options.path, options.write_group.as_deref())?];
+        if let Some(group) = &options.read_group {
+            doors.push(Door::open(May::Show, &reading_path(&options.path), Some(group))?);
+        }
+        Ok(Self { doors, patience: options.patience, send_timeout: options.send_timeout })
+    }
+}
+
+/// The control socket of a running router. Dropping it removes the file, if the process may; nobody can ask any more. Threads
 /// that are in the middle of an answer end with it, on their own.
 #[derive(Debug)]
 pub struct Server {
@@ -357,25 +383,28 @@ impl Server {
     /// # Errors
     /// [`ServerError`]; another router may be running.
     pub fn start(options: &ServerOptions, backend: Arc<dyn Backend>) -> Result<Self, ServerError> {
+        Self::serve(Sockets::open(options)?, &options.supervisor, backend)
+    }
+
+    /// Answers at sockets that are open.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn serve(
+        sockets: Sockets,
+        supervisor: &Supervisor,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self, ServerError> {
+        let Sockets { doors, patience, send_timeout } = sockets;
+        let path = doors[0].path.clone();
         let failed = |action| {
-            let path = options.path.clone();
+            let path = path.clone();
             move |error: io::Error| ServerError::System { path, action, error }
         };
-        make_folder(&options.path).map_err(failed("making its folder"))?;
-        let path = options.path.clone();
-        let mut doors = vec![Door::open(May::All, &path, options.write_group.as_deref())?];
-        if let Some(group) = &options.read_group {
-            doors.push(Door::open(May::Show, &reading_path(&path), Some(group))?);
-        }
         let (waker, woken) = UnixStream::pair().map_err(failed("making a waker"))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let acceptor = Acceptor {
-            backend,
-            patience: options.patience,
-            send_timeout: options.send_timeout,
-            stop: stop.clone(),
-        };
-        let pulse = options.supervisor.watch("control-socket");
+        let acceptor = Acceptor { backend, patience, send_timeout, stop: stop.clone() };
+        let pulse = supervisor.watch("control-socket");
         let thread = std::thread::Builder::new()
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept(&doors, &woken, pulse))
@@ -401,6 +430,7 @@ impl Drop for Server {
 }
 
 /// A socket that clients come to. Dropping it removes the file.
+#[derive(Debug)]
 struct Door {
     listener: UnixListener,
     path: PathBuf,
@@ -417,7 +447,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // It may have been removed by hand.
+        // It may have been removed by hand. A router that is not root's may not: the next one does.
         let _ = std::fs::remove_file(&self.path);
     }
 }

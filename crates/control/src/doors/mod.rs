@@ -1,7 +1,7 @@
 //! The door of every server: who is at the other end of a connection ([`Peer`]), and how many connections each may have
 //! ([`Door`]).
 //!
-//! A user, and another host, has a share of a door's places. One place is kept for root, and one for the user of this
+//! A user, and another host, has a share of a door's places. One place is kept for root, and one for the user who started this
 //! process, so that nobody keeps these out. A connection that says nothing gives its place to one that comes.
 
 mod peer;
@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use peer::Peer;
 use peer::trusted;
+pub use peer::{Peer, remember_starter};
 
 /// How long a connection may be silent before it gives its place to another one.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 
 use crate::netlink::ask;
 
@@ -49,15 +50,23 @@ impl Peer {
         peer.map_or(Peer::Unknown, |peer| Peer::User(peer.uid.as_raw()))
     }
 
-    /// Returns whether it is root, or the user of this process.
+    /// Returns whether it is root, or the user who started this process ([`remember_starter`]).
     pub fn is_trusted(self) -> bool {
         matches!(self, Peer::User(user) if trusted().contains(&user))
     }
 }
 
-/// Root, and the user of this process.
+/// The user who started this process.
+static STARTER: OnceLock<u32> = OnceLock::new();
+
+/// Returns the user of this process. It stays the one who is trusted when the process becomes another user's.
+pub fn remember_starter() -> u32 {
+    *STARTER.get_or_init(|| rustix::process::geteuid().as_raw())
+}
+
+/// Root, and the user who started this process.
 pub(super) fn trusted() -> [u32; 2] {
-    [0, rustix::process::geteuid().as_raw()]
+    [0, remember_starter()]
 }
 
 /// The user who opened the other end of a connection.
