@@ -2,8 +2,12 @@
 //!
 //! What `iptables-nft` makes are chains of nftables, and are not here.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -31,8 +35,10 @@ const HOOKS: [(usize, &str); 3] = [(0, "PREROUTING"), (2, "FORWARD"), (4, "POSTR
 /// A family of tables.
 struct Family {
     program: &'static str,
-    /// The tables that this network namespace has; without any there may be no such file.
+    /// The tables that this network namespace has; without any there may be no such file. Root alone may open it.
     names: &'static str,
+    /// How the names of the modules with its tables begin.
+    module: &'static str,
     domain: AddressFamily,
     level: libc::c_int,
     /// Where the offset of its target stands in an entry.
@@ -43,6 +49,7 @@ const FAMILIES: [Family; 2] = [
     Family {
         program: "iptables-legacy",
         names: "/proc/thread-self/net/ip_tables_names",
+        module: "iptable_",
         domain: AddressFamily::INET,
         level: libc::SOL_IP,
         target_offset: 88,
@@ -50,6 +57,7 @@ const FAMILIES: [Family; 2] = [
     Family {
         program: "ip6tables-legacy",
         names: "/proc/thread-self/net/ip6_tables_names",
+        module: "ip6table_",
         domain: AddressFamily::INET6,
         level: libc::SOL_IPV6,
         target_offset: 140,
@@ -67,6 +75,49 @@ pub struct LegacyChain {
     pub chain: &'static str,
 }
 
+/// The tables that there can be.
+const TABLES: [&str; 5] = ["filter", "nat", "mangle", "raw", "security"];
+
+/// The lists of tables that were opened while the process was root's.
+static KEPT: OnceLock<[Option<File>; FAMILIES.len()]> = OnceLock::new();
+
+/// Opens the lists of this network namespace's tables, for a process that is about to become another user's.
+pub fn keep_legacy_tables() {
+    let _ = KEPT.get_or_init(|| FAMILIES.map(|family| File::open(family.names).ok()));
+}
+
+impl Family {
+    /// Returns the tables that this network namespace may have.
+    fn tables(&self, kept: Option<&File>) -> io::Result<Vec<String>> {
+        let names = match kept {
+            Some(file) => read_again(file),
+            None => std::fs::read_to_string(self.names),
+        };
+        match names {
+            Ok(names) => Ok(names.lines().map(str::to_owned).collect()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            // The first table came after the process had become another user's.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let is_loaded =
+                    |table: &&str| Path::new("/sys/module").join(format!("{}{table}", self.module)).exists();
+                Ok(TABLES.into_iter().filter(is_loaded).map(str::to_owned).collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads a file of the kernel from its beginning.
+fn read_again(file: &File) -> io::Result<String> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 512]);
+    loop {
+        match file.read_at(&mut part, bytes.len() as u64)? {
+            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    }
+}
+
 /// Lists the chains of this thread's network namespace that have rules, or drop by policy. Needs `CAP_NET_ADMIN` where there are
 /// tables.
 ///
@@ -75,16 +126,20 @@ pub struct LegacyChain {
 /// There are tables, and the kernel does not let us read them.
 pub fn legacy_chains() -> io::Result<Vec<LegacyChain>> {
     let mut found = Vec::new();
-    for family in &FAMILIES {
-        let names = match std::fs::read_to_string(family.names) {
-            Ok(names) => names,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for table in names.lines() {
-            for chain in chains(family, table)? {
-                found.push(LegacyChain { program: family.program, table: table.to_owned(), chain });
-            }
+    for (place, family) in FAMILIES.iter().enumerate() {
+        let kept = KEPT.get().and_then(|kept| kept[place].as_ref());
+        for table in family.tables(kept)? {
+            let chains = match chains(family, &table) {
+                // The table has gone, or its module is loaded without it.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            let chains = chains.into_iter();
+            found.extend(chains.map(|chain| LegacyChain {
+                program: family.program,
+                table: table.clone(),
+                chain,
+            }));
         }
     }
     Ok(found)

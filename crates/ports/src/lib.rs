@@ -135,7 +135,7 @@ pub use host_steering::{HostSteering, MOST_STATIONS, Station, VlanId, VlanShare,
 pub use interface::{
     Addresses, addresses, is_interface, kernel_name, set_link_address, set_mtu, user_of, with_address,
 };
-pub use iptables::{LegacyChain, legacy_chains};
+pub use iptables::{LegacyChain, keep_legacy_tables, legacy_chains};
 pub use kernel_forwarding::{
     KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelSample,
     KernelTraffic, LossCounter, Sources, XdpMode,
@@ -149,7 +149,7 @@ pub use pcap::writer::{PcapWriter, Precision};
 pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers, split_spec};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
-pub use tap::twin_name;
+pub use tap::{keep_tun_files, twin_name};
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
 pub use xdp_features::{XdpFeatureChanges, XdpFeatures};

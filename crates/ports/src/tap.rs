@@ -6,9 +6,10 @@
 //! its share of the flows. One system call a packet is what the device offers.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use aya::programs::links::FdLink;
+use packet::sync::lock;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet, Pool};
 use rustix::fs::{Mode, OFlags};
@@ -180,11 +181,24 @@ pub(crate) enum Queues {
     Several,
 }
 
+/// Files of TUN and TAP devices without a device yet, opened while the process was root's.
+static KEPT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+
+/// Opens so many files for TUN and TAP devices, for a process that is about to become another user's: not everywhere may all users
+/// open /dev/net/tun. What cannot be opened is reported where a device is made.
+pub fn keep_tun_files(count: usize) {
+    lock(&KEPT).extend((0..count).map_while(|_| tun_file().ok()));
+}
+
+fn tun_file() -> Result<OwnedFd, Errno> {
+    rustix::fs::open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// A file of a device, which is made when there is none, and the device's name: the kernel chooses a number for
 /// `%d` in it.
 pub(crate) fn open_file(name: &str, queues: Queues, kind: Kind) -> Result<(OwnedFd, String), PortError> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| match error {
+    let kept = lock(&KEPT).pop();
+    let file = kept.map_or_else(tun_file, Ok).map_err(|error| match error {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => PortError::Unsupported {
             port: name.to_owned(),
             problem: format!(
