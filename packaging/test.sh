@@ -58,6 +58,7 @@ step "install"
 in_root sh -c 'apt-get install -y -qq --no-install-recommends -o DPkg::Path="$PATH" /packages/brickway_*.deb /packages/brickway-lab_*.deb' > "$work/log" 2>&1 ||
   { tail "$work/log" >&2; exit 1; }
 in_root getent group brickway > /dev/null || fail "no group 'brickway' after the installation"
+in_root getent passwd brickway > /dev/null || fail "no user 'brickway' after the installation"
 grep -q daemon-reload "$asked" || fail "the installation has not told systemd of its units"
 ! grep -E '(start|enable).* brickway' "$asked" && [ -z "$(find "$root/etc/systemd" -name 'brickway*')" ] ||
   fail "the installation started or enabled a service"
@@ -95,9 +96,15 @@ running() {
   cat "$root/var/log/router" >&2
   fail "the router does not answer"
 }
+is_its_users() {
+  user=$(in_root id -u brickway)
+  users=$(cat /proc/"$(cat "$root/run/router")"/task/*/status | sed -n 's/^Uid:[[:space:]]*//p' | sort -u)
+  [ "$users" = "$user	$user	$user	$user" ] || { cat "$root/var/log/router" >&2; fail "threads of users '$users', not $user"; }
+}
 : > "$asked"
 start
 running
+is_its_users
 ip netns exec "$name-a" ping -q -c 3 -i 0.2 -W 5 10.0.2.2 > "$work/log" || { cat "$work/log"; fail "the router does not forward"; }
 
 step "names of functions by brickway-dbgsym"
@@ -120,6 +127,7 @@ ip netns exec "$name-a" ping -q -i 0.01 -W 5 10.0.2.2 > "$work/ping" & ping=$!
 in_router dpkg -i --force-confold --force-depends /packages/next.deb > "$work/log" 2>&1 ||
   { cat "$work/log" >&2; exit 1; }
 running
+is_its_users
 sleep 1
 kill -INT $ping; wait $ping || true
 [ "$(cat "$root/run/router")" != "$before" ] || fail "the upgrade did not restart the router; systemctl was called with: $(cat "$asked")"

@@ -331,24 +331,100 @@ fn sighup_reads_a_configuration_again_and_ends_no_router() {
     assert_eq!((of_ports.ended(), of_ports.interrupt()), (None, 0));
 }
 
-/// The fields of a thread's status that say what it may do: capabilities in force, no_new_privs, seccomp.
-fn privileges(process: u32, thread: &str) -> Option<(u64, bool, bool)> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
-    let field = |name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
-    };
-    let capabilities = u64::from_str_radix(field("CapEff")?, 16).ok()?;
-    Some((capabilities, field("NoNewPrivs")? == "1", field("Seccomp")? == "2"))
+/// The fields of a thread's status that say what it may do.
+#[derive(Debug, PartialEq, Eq)]
+struct Rights {
+    /// Real, effective, saved and that of files.
+    users: Vec<u32>,
+    groups: Vec<u32>,
+    others: Vec<u32>,
+    /// Capabilities in force, permitted, inheritable, ambient, and those that programs can have.
+    capabilities: [u64; 5],
+    has_no_new_privileges: bool,
+    is_filtered: bool,
 }
 
-/// What all threads of the router in a namespace may do.
-fn privileges_of_all(network: &Network) -> Vec<(u64, bool, bool)> {
+impl Rights {
+    /// Returns those of a thread, which may have ended.
+    fn of(process: u32, thread: &str) -> Option<Rights> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+        };
+        let numbers = |name: &str| -> Option<Vec<u32>> {
+            Some(field(name)?.split_whitespace().map(|number| number.parse().unwrap()).collect())
+        };
+        let mask = |name: &str| Some(u64::from_str_radix(field(name)?, 16).unwrap());
+        Some(Rights {
+            users: numbers("Uid")?,
+            groups: numbers("Gid")?,
+            others: numbers("Groups")?,
+            capabilities: [
+                mask("CapEff")?,
+                mask("CapPrm")?,
+                mask("CapInh")?,
+                mask("CapAmb")?,
+                mask("CapBnd")?,
+            ],
+            has_no_new_privileges: field("NoNewPrivs")? == "1",
+            is_filtered: field("Seccomp")? == "2",
+        })
+    }
+
+    /// Returns those of a router of ports, as this user.
+    fn of_ports(user: u32, group: u32) -> Rights {
+        Rights {
+            users: vec![user; 4],
+            groups: vec![group; 4],
+            others: Vec::new(),
+            capabilities: [OF_PORTS, OF_PORTS, 0, 0, OF_PORTS],
+            has_no_new_privileges: true,
+            is_filtered: true,
+        }
+    }
+}
+
+/// NET_ADMIN, NET_RAW, IPC_LOCK, SYS_NICE, PERFMON, BPF.
+const OF_PORTS: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 23 | 1 << 38 | 1 << 39;
+/// A user that each machine has, and that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Returns the router in namespace `r`.
+fn process_of(network: &Network) -> u32 {
     let (_, pids) = network.run("r", &format!("ip netns pids {}", network.name("r")));
     let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let mut pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
-    let process = pids.find(|pid| name(pid).trim() == "brickway").unwrap();
+    pids.find(|pid| name(pid).trim() == "brickway").unwrap()
+}
+
+/// What all threads of the router in a namespace may do.
+fn rights_of_all(network: &Network) -> Vec<Rights> {
+    let process = process_of(network);
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
-    threads.filter_map(|thread| privileges(process, thread.file_name().to_str()?)).collect()
+    threads.filter_map(|thread| Rights::of(process, thread.file_name().to_str()?)).collect()
+}
+
+/// Waits until all threads of the router have these rights.
+fn wait_for_rights(network: &Network, router: &netns::Running, expected: &Rights) {
+    let mut all = Vec::new();
+    let have = eventually(|| {
+        all = rights_of_all(network);
+        all.len() > 3 && all.iter().all(|rights| rights == expected)
+    });
+    assert!(have, "{all:?}, not {expected:?}\n{}", router.printed());
+}
+
+/// The number of user nobody's group.
+fn group_of_nobody() -> u32 {
+    let text = std::fs::read_to_string("/etc/passwd").unwrap();
+    let line = text.lines().find(|line| line.split(':').nth(2) == Some("65534")).unwrap();
+    line.split(':').nth(3).unwrap().parse().unwrap()
+}
+
+/// Sets who may look into the test's folder.
+fn set_folder(network: &Network, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(network.folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
@@ -356,18 +432,49 @@ fn a_router_of_ports_gives_up_what_it_does_not_need() {
     if !netns::is_root() {
         return;
     }
-    // CHOWN, NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK, SYS_NICE, PERFMON, BPF.
-    let needed = [0, 10, 12, 13, 14, 23, 38, 39].iter().fold(0, |all, bit| all | 1_u64 << bit);
     let network = network();
-    let router = start(&network, "eth1 eth2");
-    router.wait_until("threads with little privileges", || {
-        let all = privileges_of_all(&network);
-        all.len() > 3
-            && all.iter().all(|&(capabilities, no_new, filtered)| {
-                capabilities & !needed == 0 && capabilities != 0 && no_new && filtered
-            })
-    });
-    // What needs them works: the kernel's counters, samples, nftables, another name, a port that goes and comes back.
+    let router = start(&network, "eth1 eth2 --user root");
+    wait_for_rights(&network, &router, &Rights::of_ports(0, 0));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    // Elements of a configuration may write files of others, and run programs.
+    let file = network.folder.write("r.click", "FromDevice(eth1) -> Discard;");
+    let router = start(&network, &file);
+    let (dac_override, module) = (1 << 1, 1 << 16);
+    let all_but_few = |rights: &Rights| {
+        let [effective, _, _, _, bounding] = rights.capabilities;
+        let has = |capability: u64| [effective, bounding].map(|set| set & capability != 0);
+        has(dac_override) == [true; 2]
+            && has(module) == [false; 2]
+            && rights.users == [0; 4]
+            && rights.has_no_new_privileges
+            && rights.is_filtered
+    };
+    router.wait_until("threads with fewer rights", || rights_of_all(&network).iter().all(all_but_few));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn a_router_of_ports_is_another_user_s_once_it_runs() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    set_folder(&network, 0o755);
+    let rules = network.folder.write("rules.txt", "permit tcp any any\ndeny any any any\n");
+    let settings = |more: &str| {
+        let ports = "user = \"nobody\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
+        let acl = format!("[acl]\nfile = \"{rules}\"\n");
+        network.folder.write("brickway.toml", format!("{ports}{acl}{more}"))
+    };
+    // Secrets are root's, and read before it is another user's. A port below 1024 is root's too.
+    let token = network.folder.write("token", "kj3h4kj5h34kj5h3");
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let metrics = format!("[metrics]\nlisten = \"127.0.0.1:79\"\ntoken_file = \"{token}\"\n");
+    let router = start(&network, &format!("--config {}", settings(&metrics)));
+    wait_for_rights(&network, &router, &Rights::of_ports(NOBODY, group_of_nobody()));
+
+    // What needs rights works: the kernel's counters, samples, nftables, another name, a port that goes and comes back.
     for show in ["ports", "problems", "routes", "cost"] {
         let (shown, text) = network.run("r", &format!("{PROGRAM} show {show}"));
         assert!(shown, "show {show}: {text}");
@@ -375,11 +482,137 @@ fn a_router_of_ports_gives_up_what_it_does_not_need() {
     network.ip("r", "link del eth2");
     network.link(("r", "eth2", "02:00:00:00:02:01"), ("x", "two", "02:00:00:00:02:02"));
     router.wait_until("the port again", || router.printed().contains("the interface is back"));
-    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    network.ip("r", "link set eth1 down");
+    network.ip("r", "link set eth1 name lan");
+    network.ip("r", "link set lan up");
+    let renamed = || network.run("r", &format!("{PROGRAM} show ports")).1.contains("lan");
+    assert!(eventually(renamed), "{}", router.printed());
 
-    // Elements of a configuration may need more.
-    let file = network.folder.write("r.click", "FromDevice(eth1) -> Discard;");
-    let router = start(&network, &file);
-    assert!(privileges_of_all(&network).iter().all(|(capabilities, ..)| capabilities & !needed != 0));
+    // The list of legacy tables is a file of root's.
+    let legacy = "iptables-legacy -t mangle -A FORWARD -j DROP";
+    script(&network, legacy);
+    settings(&format!("{metrics}[workers]\nbalance = false\n"));
+    network.folder.write("rules.txt", "permit udp any any\ndeny any any any\n");
+    let (done, text) = network.run("r", &format!("{PROGRAM} reload"));
+    assert!(done && text.contains("access list read"), "{text}\n{}", router.printed());
+    assert!(text.contains("iptables-legacy: chain 'FORWARD' of table 'mangle'"), "{text}");
+    let (_, text) = network.run("r", &format!("{PROGRAM} show acl"));
+    assert!(text.contains("permit udp any any"), "{text}");
+    // A file that the user may not read leaves the rules as they are.
+    std::fs::set_permissions(&rules, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (done, text) = network.run("r", &format!("{PROGRAM} reload"));
+    assert!(!done && text.contains("rules.txt") && text.contains("Permission denied"), "{text}");
+    std::fs::set_permissions(&rules, std::fs::Permissions::from_mode(0o644)).unwrap();
+
+    // The socket is root's, and so is its folder. The router's own user may not ask.
+    let (_, number) = network.run("r", "stat -Lc %i /proc/self/ns/net");
+    let socket = format!("/run/brickway/{}.sock", number.trim());
+    let of = |path: &str| {
+        let file = std::fs::metadata(path).unwrap();
+        (file.uid(), file.mode() & 0o7777)
+    };
+    assert_eq!((of(&socket), of("/run/brickway")), ((0, 0o660), (0, 0o755)));
+    let (shown, text) = network.run(
+        "r",
+        &format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups -- {PROGRAM} show ports"),
+    );
+    assert!(!shown, "{text}");
+
+    // What it leaves is in nobody's way, whether it ends in order or is killed.
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    let again = "lan eth2 --user nobody --ignore firewall";
+    let router = start(&network, again);
+    router.signal(Signal::KILL);
+    assert!(eventually(|| router.ended().is_some()));
+    let router = start(&network, again);
+    let (shown, text) = network.run("r", &format!("{PROGRAM} show ports"));
+    assert!(shown && text.contains("lan"), "{text}\n{}", router.printed());
+    drop(router);
+    let _ = std::fs::remove_file(socket);
+}
+
+#[test]
+fn packets_are_forwarded_by_a_router_of_another_user() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["xdp", "af_xdp", "af_packet"] {
+        let network = netns::router::between_hosts();
+        let router =
+            start(&network, &format!("eth1 eth2 --driver {driver} --user nobody --metrics 127.0.0.1:9779"));
+        netns::router::warm_up(&network, "a", &["10.0.2.2"]);
+        wait_for_rights(&network, &router, &Rights::of_ports(NOBODY, group_of_nobody()));
+        // Linux is followed, and asked.
+        network.ip("r", "route add 192.0.2.0/24 via 10.0.2.2");
+        network.ip("b", "addr add 192.0.2.2/24 dev lo");
+        netns::router::warm_up(&network, "a", &["192.0.2.2"]);
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+        assert_eq!(network.answers("a", "10.0.2.2"), 10, "Linux forwards again");
+    }
+}
+
+#[test]
+fn the_usual_user_is_taken_where_it_can_read_the_files_and_another_only_if_it_can() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let ports = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
+    let settings = network.folder.write("brickway.toml", ports);
+    let refused = |arguments: &str| {
+        let (done, text) = network.run("r", &format!("{PROGRAM} run {arguments} --for 0.1"));
+        assert!(!done, "{text}");
+        text
+    };
+    set_folder(&network, 0o700);
+    let text = refused(&format!("--config {settings} --user nobody"));
+    let expected = format!("user 'nobody' cannot open '{settings}', which a reload opens: Permission denied");
+    assert!(text.contains(&expected) && text.contains("chgrp "), "{text}");
+    let text = refused("eth1 eth2 --user no-such-user");
+    assert!(text.contains("user = \"no-such-user\": there is no user 'no-such-user'"), "{text}");
+    let file = network.folder.write("r.click", "Idle -> Discard;");
+    let text = refused(&format!("{file} --user nobody"));
+    assert!(text.contains("--user is for a list of ports"), "{text}");
+
+    // A machine with the user of the packages: `ip netns exec` has mounts of its own.
+    let mut users = std::fs::read_to_string("/etc/passwd").unwrap();
+    users.push_str("brickway:x:64999:64998::/nonexistent:/usr/sbin/nologin\n");
+    let users = network.folder.write("passwd", users);
+    let with_user = |words: &str| format!("mount --bind {users} /etc/passwd; exec {PROGRAM} {words}");
+    let start = |words: &str| {
+        let script = network.folder.write("start.sh", with_user(words));
+        let router = network.start("r", &format!("sh -e {script}"));
+        router.wait_until("it runs", || router.printed().contains(" runs with "));
+        router
+    };
+    let router = start("run eth1 eth2");
+    wait_for_rights(&network, &router, &Rights::of_ports(64_999, 64_998));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    // A reload would not be able to read the file.
+    let router = start(&format!("run --config {settings}"));
+    wait_for_rights(&network, &router, &Rights::of_ports(0, 0));
+    let printed = router.printed();
+    assert!(printed.contains("the router stays root's: user 'brickway' cannot open"), "{printed}");
+    assert_eq!(router.interrupt(), 0);
+    let (_, text) = network.script("r", &with_user(&format!("doctor --config {settings}")));
+    assert!(text.contains("the router stays root's: user 'brickway' cannot open"), "{text}");
+    set_folder(&network, 0o755);
+    let router = start(&format!("run --config {settings}"));
+    wait_for_rights(&network, &router, &Rights::of_ports(64_999, 64_998));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    let (_, text) = network.script("r", &with_user(&format!("doctor --config {settings}")));
+    assert!(text.contains("the router becomes user 'brickway'"), "{text}");
+
+    // A script is another user's only if it is asked for.
+    let lua = network.folder.write("router.lua", "for batch in brickway.batches() do end\n");
+    let router = start(&format!("lua {lua} eth1 eth2"));
+    let is_root =
+        |rights: &Rights| rights.users == [0; 4] && rights.has_no_new_privileges && rights.is_filtered;
+    router.wait_until("threads with fewer rights", || rights_of_all(&network).iter().all(is_root));
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    let router = start(&format!("lua {lua} eth1 eth2 --user brickway"));
+    wait_for_rights(&network, &router, &Rights::of_ports(64_999, 64_998));
+    let (done, text) = network.run("r", &format!("{PROGRAM} reload"));
+    assert!(done, "{text}\n{}", router.printed());
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }

@@ -30,6 +30,7 @@ use packet::PoolOptions;
 
 use crate::load::{self, Messages};
 use crate::output::print;
+use crate::run::Plan;
 use exchange::{DRIVER_PREFIX, Exchange};
 
 /// Frames in each worker's pool.
@@ -194,6 +195,11 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
         print(&format!("brickway {} (as click)\n", env!("CARGO_PKG_VERSION")));
         return Ok(ExitCode::SUCCESS);
     }
+    // Before the first thread. Other users have nothing to give up.
+    let plan = rustix::process::geteuid().is_root().then(Plan::with_programs);
+    if let Some(plan) = &plan {
+        plan.give_up()?;
+    }
     if let Some(cpu) = arguments.affinity.filter(|_| arguments.threads <= 1) {
         bind_to(cpu);
     }
@@ -233,6 +239,9 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
                 graph::note!("warning: {}: configuration has no elements, exiting", source.name);
             }
         } else {
+            if let Some(plan) = &plan {
+                plan.refuse_unneeded_calls()?;
+            }
             drive(&mut router)?;
         }
     }

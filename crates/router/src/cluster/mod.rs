@@ -37,7 +37,7 @@ use control::store::{Operation, Session, Store, StoreError};
 
 use crate::log;
 use crate::output::{print, say_line};
-use crate::run::{NodeArguments, RunArguments};
+use crate::run::{NodeArguments, Plan, RunArguments};
 use crate::table::{Align, Table};
 use agreed::Ignored;
 use config::{ClusterConfig, NodeConfig};
@@ -158,6 +158,8 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
                 return run::print_config(&config, config.node(node)?);
             }
             log::begin(Level::default());
+            // Before the store's threads.
+            Plan::with_programs().give_up()?;
             guards(&config)?;
             let store = open_when_there(&config, node)?;
             let config = in_force(&store, config, node)?;
@@ -166,6 +168,8 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
         What::Join { file, node, how } => {
             let config = ClusterConfig::read(file)?;
             log::begin(Level::default());
+            // Before the store's threads.
+            Plan::with_programs().give_up()?;
             guards(&config)?;
             let store = open_when_there(&config, node)?;
             let joined = join(&store, &config, config.node(node)?)?;

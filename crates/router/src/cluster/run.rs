@@ -31,7 +31,7 @@ use crate::features::ProtectorOptions;
 use crate::load;
 use crate::log;
 use crate::output::print;
-use crate::run::{RunArguments, Subject, operate};
+use crate::run::{Plan, RunArguments, Subject, operate};
 use crate::settings::{Bypass, PortSettings, Settings};
 
 /// How long others wait for a node that says nothing to the store. The fabric notices far earlier.
@@ -107,7 +107,7 @@ pub(super) fn print_config(config: &ClusterConfig, node: &NodeConfig) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes this server a node of the cluster, until Ctrl-C.
+/// Makes this server a node of the cluster, until Ctrl-C. The process has given up what a node does not need ([`Plan::give_up`]).
 pub(super) fn run(
     config: &ClusterConfig,
     node: &NodeConfig,
@@ -206,11 +206,9 @@ pub(super) fn run(
         specs,
         supervisor,
         guard: None,
-        // Threads of the store run already, and a node runs programs.
-        is_confined: false,
+        plan: Some(Plan::with_programs()),
+        doors: None,
     };
-    tracing::info!(
-        "cluster: the node keeps all capabilities of its user: it runs programs (docs/security.md)"
-    );
+    tracing::info!("cluster: the node stays its user's: it runs programs (docs/security.md)");
     operate(arguments, settings, subject, &registry, shared)
 }

@@ -1,6 +1,7 @@
 //! The machine: the kernel, what this process may do, memory, and whether Linux forwards.
 
 use std::fs::read_to_string;
+use std::path::PathBuf;
 
 use packet::IpVersion;
 use rustix::io::Errno;
@@ -10,6 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use super::{Driver, Finding, Host, Patient, Remedy};
 use crate::features::vlan::vlan_of;
 use crate::open_files;
+use crate::run::choose_user;
+use crate::settings::Settings;
 
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -186,6 +189,27 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
         let why = "opening ports, loading the steering program and following routes need them";
         let remedy = Remedy::ByHand("run it as root, or as a service with these capabilities".to_owned());
         Finding::bad("permissions", format!("this process lacks {}", missing.join(", ")), why, remedy)
+    })
+}
+
+/// Returns whose process a router becomes that root starts with these settings of a file.
+pub(super) fn user(settings: &Settings, file: Option<PathBuf>) -> Option<Finding> {
+    const NAME: &str = "user";
+    const WHY: &str = "a router that is root's reads and writes root's files if somebody takes it over";
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    Some(match choose_user(settings, file) {
+        Ok(Ok(account)) => Finding::ok(NAME, format!("the router becomes user '{}'", account.name)),
+        Ok(Err(_)) if settings.general.user.is_some() => {
+            Finding::ok(NAME, "the router stays root's, as the settings have it")
+        }
+        Ok(Err(reason)) => {
+            let (what, remedy) = reason.split_once("; expected ").unwrap_or((&reason, ""));
+            let remedy = if remedy.is_empty() { Remedy::None } else { Remedy::ByHand(remedy.to_owned()) };
+            Finding::warn(NAME, format!("the router stays root's: {what}"), WHY, remedy)
+        }
+        Err(error) => Finding::bad(NAME, format!("{error:#}"), "the router does not start", Remedy::None),
     })
 }
 

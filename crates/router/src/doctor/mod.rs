@@ -326,6 +326,9 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
         findings.extend(of_feature.findings);
         patient.sees_transit = patient.sees_transit.or(of_feature.sees_transit);
     }
+    if !settings.ports.is_empty() {
+        findings.extend(machine::user(&settings, arguments.config.clone()));
+    }
     findings.extend(transit::examine(&patient));
     findings.extend(bypassed::rules(&patient));
     findings.extend(bypassed::at_ports(&patient));

@@ -6,7 +6,7 @@
 pub(crate) mod vlan;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,9 +150,9 @@ pub(crate) trait Feature: Section {
         Ok(None)
     }
 
-    /// Whether its options name files, which may change while their names stay.
-    fn has_files(&self) -> bool {
-        false
+    /// Returns the files that its options name. They may change while their names stay.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Whether its live options can change in this router.

@@ -1,5 +1,6 @@
 //! The callers in a copy of a thread's stack, by the unwinding tables (`.eh_frame`) of the files that its process has mapped.
 
+use std::io::Read;
 use std::ops::Range;
 
 use anyhow::{Context, Result};
@@ -25,6 +26,14 @@ struct Mapping {
     path: String,
 }
 
+/// Reads a file with code. The process chose it, and may be another user's: it is regular and not endless.
+fn read_program(path: &str) -> std::io::Result<Vec<u8>> {
+    const MOST_BYTES: u64 = 1 << 30;
+    let mut bytes = Vec::new();
+    graph::files::open_regular(path.as_ref())?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl Unwinding {
     /// Reads the tables of all code that a process has mapped.
     pub(super) fn of(process: i32) -> Result<Self> {
@@ -34,8 +43,8 @@ impl Unwinding {
         for mapping in maps.lines().filter_map(mapping) {
             // The link works where the file was replaced since, or lies in another mount namespace.
             let Range { start, end } = mapping.memory;
-            let bytes = std::fs::read(format!("/proc/{process}/map_files/{start:x}-{end:x}"))
-                .or_else(|_| std::fs::read(&mapping.path));
+            let bytes = read_program(&format!("/proc/{process}/map_files/{start:x}-{end:x}"))
+                .or_else(|_| read_program(&mapping.path));
             // Frames of a file that cannot be read, or is not a program, have no callers.
             if let Some(module) = bytes.ok().and_then(|bytes| module(mapping, &bytes)) {
                 unwinder.add_module(module);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use control::api::{DriftChecks, Server, ServerError, ServerOptions, Unanswered, default_socket};
+use control::api::{DriftChecks, Server, Sockets, Unanswered};
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
@@ -20,6 +20,7 @@ use graph::setup::Shared;
 use ports::{Links, Spec};
 
 use super::capture::Captures;
+use super::doors::{self, Doors, Listeners};
 use super::meter::{self, Meter};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
@@ -108,29 +109,27 @@ impl Live {
         })
     }
 
-    /// Opens the control socket: where it was asked for, and for every router with interfaces of Linux. Where another router has
-    /// the usual place, one that was not asked for is left out. So is that of a configuration whose process may not write there.
-    pub(super) fn serve(self: &Arc<Self>) -> Result<Option<Server>> {
-        let control = self.settings().control;
-        let (is_wanted, is_configuration) = (control.socket.is_some(), self.service.is_none());
-        if !is_wanted && is_configuration && !self.has_interfaces()? {
-            return Ok(None);
-        }
-        let options = ServerOptions {
-            read_group: control.read_group,
-            write_group: control.write_group,
-            supervisor: self.supervisor.clone(),
-            ..ServerOptions::new(control.socket.unwrap_or_else(default_socket))
-        };
-        match Server::start(&options, self.clone()) {
-            Ok(server) => Ok(Some(server)),
-            Err(error @ ServerError::Running { .. }) if !is_wanted && self.arguments.config.is_none() => {
-                tracing::warn!("{error}; this one has no control socket (--socket PATH gives it one)");
-                Ok(None)
+    /// Opens what clients connect to, if that was not done before. The control socket is opened where it was asked for, and for
+    /// every router with interfaces of Linux. Where another router has the usual place, one that was not asked for is left out. So
+    /// is that of a configuration whose process may not write there.
+    pub(super) fn open_doors(&self) -> Result<Doors> {
+        let settings = self.settings();
+        let (is_wanted, is_configuration) = (settings.control.socket.is_some(), self.service.is_none());
+        let sockets = if !is_wanted && is_configuration && !self.has_interfaces()? {
+            None
+        } else {
+            match doors::control_sockets(&settings.control, self.arguments.config.is_some()) {
+                Err(_) if !is_wanted && is_configuration => None,
+                opened => opened?,
             }
-            Err(_) if !is_wanted && is_configuration => Ok(None),
-            Err(error) => Err(error).context("no control socket"),
-        }
+        };
+        Ok(Doors { sockets, http: Listeners::open(&settings)? })
+    }
+
+    /// Answers at the control sockets.
+    pub(super) fn serve(self: &Arc<Self>, sockets: Option<Sockets>) -> Result<Option<Server>> {
+        let serve = |sockets| Server::serve(sockets, &self.supervisor, self.clone());
+        sockets.map(serve).transpose().context("no control socket")
     }
 
     /// Returns whether packets come in or leave by an interface of Linux.
@@ -145,20 +144,17 @@ impl Live {
 
     /// Serves metrics and the web page where the settings say, and returns the addresses for people.
     #[cfg(feature = "web")]
-    pub(super) fn serve_http(self: &Arc<Self>) -> Result<Option<(crate::web::Web, Vec<String>)>> {
-        crate::web::Web::start(&self.settings(), self.clone(), &self.supervisor)
+    pub(super) fn serve_http(
+        self: &Arc<Self>,
+        listeners: Listeners,
+    ) -> Result<Option<(crate::web::Web, Vec<String>)>> {
+        crate::web::Web::start(listeners, self.clone(), &self.supervisor)
     }
 
     /// This program was built without it.
     #[cfg(not(feature = "web"))]
-    pub(super) fn serve_http(self: &Arc<Self>) -> Result<Option<((), Vec<String>)>> {
-        let settings = self.settings();
-        match settings.metrics.door().or(settings.web.door()) {
-            Some(door) => {
-                anyhow::bail!("cannot listen at {}: this program was built without feature web", door.listen)
-            }
-            None => Ok(None),
-        }
+    pub(super) fn serve_http(self: &Arc<Self>, Listeners: Listeners) -> Result<Option<((), Vec<String>)>> {
+        Ok(None)
     }
 
     /// Does something with the router; an error once it is ending.
@@ -365,7 +361,7 @@ impl Live {
             for feature in features.iter().filter(|feature| feature.can_reload(running)) {
                 let has_changed = feature.options().iter().any(|option| changed.contains(&option.name()));
                 // A file that it names may have changed while its name stays.
-                if has_changed || feature.has_files() {
+                if has_changed || !feature.files().is_empty() {
                     done.extend(feature.reload(running)?);
                 }
             }

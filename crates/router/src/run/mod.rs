@@ -12,6 +12,7 @@
 //! | `cost` | what each step costs |
 //! | `drift` | whether the forwarding tables have Linux's routes, every so often |
 //! | `privileges` | what the process gives up |
+//! | `doors` | what clients connect to, opened before |
 //! | `subject` | what is to run: a file, or ports |
 //! | `watch` | while it runs: rates, balancing, what follows Linux |
 //! | `summary` | what it did |
@@ -20,6 +21,7 @@ mod answers;
 mod capture;
 mod changes;
 mod cost;
+mod doors;
 mod drift;
 mod edges;
 mod export;
@@ -62,7 +64,9 @@ use crate::log;
 use crate::open_files;
 use crate::output::print;
 use crate::settings::{self, Bypass, Driver, Fail, Flags, Host, PortSettings, Settings, WorkerSettings};
+use doors::Doors;
 use live::Live;
+pub(crate) use privileges::{Plan, choose as choose_user};
 pub(crate) use subject::Subject;
 use subject::subject;
 pub use summary::summary;
@@ -273,6 +277,11 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Result<Settings, D
                     "--{flag} is for a list of ports; a configuration in a file says itself what its elements do"
                 );
             }
+            if arguments.options.given().any(|(flag, _)| flag == "user") {
+                bail!(
+                    "--user is for a list of ports and for scripts; elements of a configuration may write files of other users"
+                );
+            }
             let workers = WorkerSettings { balance: false, ..WorkerSettings::default() };
             Settings { workers, ..Settings::default() }
         }
@@ -394,20 +403,19 @@ fn run_settings(
         beside_linux::refuse(&settings)?;
         doctor::warn_at_start(&settings);
     }
-    let keeps = privileges::reason_to_keep(arguments, &settings);
-    if !arguments.print_config {
-        match keeps {
-            Some(reason) => tracing::debug!("the router keeps all capabilities of its user: {reason}"),
-            // Before its first thread.
-            None => privileges::keep_needed_capabilities()?,
-        }
+    let plan = (!arguments.print_config).then(|| Plan::of(arguments, &settings)).transpose()?;
+    // While it is root's, and before its first thread.
+    let opens = !is_file && !arguments.print_config;
+    let doors = opens.then(|| Doors::open(&settings, arguments.config.is_some())).transpose()?;
+    if let Some(plan) = &plan {
+        plan.give_up()?;
     }
     let registry = crate::classes();
     let shared = Shared::default();
     let Some(mut subject) = subject(arguments, &settings, &registry, &shared)? else {
         return Ok(ExitCode::FAILURE);
     };
-    (subject.guard, subject.is_confined) = (guard, keeps.is_none());
+    (subject.guard, subject.plan, subject.doors) = (guard, plan, doors);
     if arguments.print_config {
         let ports = if is_file { &subject.ports } else { &settings.ports };
         print(&(how_to_run(ports) + &subject.source.text));
@@ -472,7 +480,7 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, is_confined } = subject;
+    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, plan, doors } = subject;
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
@@ -528,7 +536,8 @@ pub(crate) fn operate(
         data_bytes,
     );
     live.on_link_change(&control);
-    let server = live.serve()?;
+    let doors = doors.map_or_else(|| live.open_doors(), Ok)?;
+    let server = live.serve(doors.sockets)?;
     // Ports and elements know the host's addresses before the first packet.
     live.follow();
     // Until then Linux forwards what the ports do not take yet.
@@ -540,7 +549,7 @@ pub(crate) fn operate(
         .context("cannot start the worker threads")?;
     supervise(&live)?;
     live.begin_exports()?;
-    let (web, addresses) = live.serve_http()?.unzip();
+    let (web, addresses) = live.serve_http(doors.http)?.unzip();
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
         tracing::info!(
@@ -556,8 +565,8 @@ pub(crate) fn operate(
     for problem in live.feature_problems() {
         tracing::warn!("{problem}");
     }
-    if is_confined {
-        privileges::refuse_unneeded_calls()?;
+    if let Some(plan) = &plan {
+        plan.refuse_unneeded_calls()?;
     }
     live.notify.ready(&live.status);
     let fault = watch(arguments, &live, &control);

@@ -12,6 +12,8 @@ use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
 
 use super::RunArguments;
+use super::doors::Doors;
+use super::privileges::Plan;
 use crate::drop_in::{self, Filtered, Follow, Following, Graph, Guard, RouterPort};
 use crate::features::FeatureSettings;
 use crate::load;
@@ -33,8 +35,10 @@ pub(crate) struct Subject {
     pub(crate) filtered: Option<Filtered>,
     /// What keeps Linux from forwarding past the filters, if that was set up already.
     pub(crate) guard: Option<Guard>,
-    /// Whether the process has given up what it does not need.
-    pub(crate) is_confined: bool,
+    /// What the process has given up, if it has.
+    pub(crate) plan: Option<Plan>,
+    /// What clients connect to, if that is open already.
+    pub(crate) doors: Option<Doors>,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -88,7 +92,8 @@ pub(super) fn subject(
                 specs,
                 supervisor,
                 guard: None,
-                is_confined: false,
+                plan: None,
+                doors: None,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
@@ -111,7 +116,8 @@ pub(super) fn subject(
             specs,
             supervisor,
             guard: None,
-            is_confined: false,
+            plan: None,
+            doors: None,
         }));
     }
     let script = arguments.script.as_ref();
@@ -143,7 +149,8 @@ pub(super) fn subject(
         specs,
         supervisor,
         guard: None,
-        is_confined: false,
+        plan: None,
+        doors: None,
     }))
 }
 

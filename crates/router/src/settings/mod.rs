@@ -96,6 +96,12 @@ options! {
         /// `brickway doctor --fix`. This option stands above all sections.
         #[example = "\"open\""]
         fail: Fail = Fail::Open,
+        /// The user whose process the router becomes when it has opened its control sockets, by name or number. A reload reads files
+        /// with this user's rights. Without it the user is "brickway", if there is one and it can read these files. With "root" the
+        /// router stays root's. A script changes its user only if this option names one.
+        #[example = "\"brickway\""]
+        #[flag("user", "NAME")]
+        user: Option<String> = None,
     }
 }
 

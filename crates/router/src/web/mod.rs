@@ -87,23 +87,62 @@ pub(crate) struct Web {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A listener, before its thread runs.
+/// What the settings want to listen, before anybody answers there.
+pub(crate) struct Listeners(Vec<Opened>);
+
+/// A listener.
 struct Opened {
+    kind: Kind,
     listener: StdListener,
     guard: Guard,
-    routes: Router,
+    /// For people.
+    address: String,
 }
 
-impl Web {
-    /// Listens where the settings say, and answers. Returns `None` where they say nowhere.
+/// What a listener serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Metrics,
+    /// These too, the page and the API.
+    Web,
+}
+
+impl Listeners {
+    /// Listens where the settings say.
     ///
     /// # Errors
     /// An address cannot be had, or a file of the guard cannot be used.
+    pub(crate) fn open(settings: &Settings) -> Result<Listeners> {
+        let doors = [
+            (Kind::Metrics, "metrics", "/metrics", settings.metrics.door()),
+            (Kind::Web, "web", "/", settings.web.door()),
+        ];
+        let wanted = doors.into_iter().filter_map(|(kind, name, path, door)| Some((kind, name, path, door?)));
+        let opened = wanted.map(|(kind, name, path, door)| {
+            let explain = || format!("[{name}] listen = \"{}\"", door.listen);
+            let guard = Guard::new(&door).with_context(|| format!("[{name}]"))?;
+            let listener = listen(door.listen).with_context(explain)?;
+            let scheme = if door.tls.is_some() { "https" } else { "http" };
+            let address = listener.local_addr().with_context(explain)?;
+            Ok(Opened { kind, listener, guard, address: format!("{name}: {scheme}://{address}{path}") })
+        });
+        Ok(Listeners(opened.collect::<Result<_>>()?))
+    }
+}
+
+impl Web {
+    /// Answers at these listeners. Returns the addresses for people too; `None` if there are no listeners.
+    ///
+    /// # Errors
+    /// There is no thread.
     pub(crate) fn start(
-        settings: &Settings,
+        Listeners(opened): Listeners,
         backend: Arc<dyn Backend>,
         supervisor: &Supervisor,
     ) -> Result<Option<(Web, Vec<String>)>> {
+        if opened.is_empty() {
+            return Ok(None);
+        }
         let site = Site {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
             backend,
@@ -120,21 +159,12 @@ impl Web {
                 .route("/api/v1/openapi.json", get(openapi::openapi))
                 .route("/api/v1/{what}", get(api::show)),
         );
-        let doors = [("metrics", settings.metrics.door(), metrics), ("web", settings.web.door(), page)];
-        let (mut opened, mut said) = (Vec::new(), Vec::new());
-        for (name, door, routes) in doors {
-            let Some(door) = door else { continue };
-            let explain = || format!("[{name}] listen = \"{}\"", door.listen);
-            let guard = Guard::new(&door).with_context(|| format!("[{name}]"))?;
-            let listener = listen(door.listen).with_context(explain)?;
-            let scheme = if door.tls.is_some() { "https" } else { "http" };
-            let path = if name == "metrics" { "/metrics" } else { "/" };
-            said.push(format!("{name}: {scheme}://{}{path}", listener.local_addr().with_context(explain)?));
-            opened.push(Opened { listener, guard, routes: routes.with_state(site.clone()) });
-        }
-        if opened.is_empty() {
-            return Ok(None);
-        }
+        let addresses = opened.iter().map(|opened| opened.address.clone()).collect();
+        let served = opened.into_iter().map(|opened| {
+            let routes = if opened.kind == Kind::Metrics { &metrics } else { &page };
+            (opened.listener, opened.guard, routes.clone().with_state(site.clone()))
+        });
+        let served: Vec<(StdListener, Guard, Router)> = served.collect();
         let (stop, stopped) = oneshot::channel();
         let pulse = supervisor.watch("web");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -145,13 +175,13 @@ impl Web {
             .build()
             .context("starting the web server")?;
         let run = move || {
-            runtime.block_on(serve(opened, stopped, &pulse));
+            runtime.block_on(serve(served, stopped, &pulse));
             pulse.retire();
             // Answers that wait for their client do not hold up the end.
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(run)?;
-        Ok(Some((Web { stop: Some(stop), thread: Some(thread) }, said)))
+        Ok(Some((Web { stop: Some(stop), thread: Some(thread) }, addresses)))
     }
 }
 
@@ -172,8 +202,8 @@ fn listen(address: SocketAddr) -> std::io::Result<StdListener> {
 }
 
 /// Serves until it is stopped.
-async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Pulse) {
-    for Opened { listener, guard, routes } in opened {
+async fn serve(served: Vec<(StdListener, Guard, Router)>, stopped: oneshot::Receiver<()>, pulse: &Pulse) {
+    for (listener, guard, routes) in served {
         match TcpListener::from_std(listener) {
             Ok(listener) => drop(tokio::spawn(accept(listener, Arc::new(guard), routes))),
             Err(error) => tracing::warn!("web: {error}"),

@@ -128,8 +128,8 @@ impl Feature for Settings {
         denies_nothing.then(|| DENIES_NOTHING.to_owned()).into_iter().collect()
     }
 
-    fn has_files(&self) -> bool {
-        self.file.is_some()
+    fn files(&self) -> Vec<PathBuf> {
+        self.file.iter().cloned().collect()
     }
 
     fn can_reload(&self, running: &Running<'_>) -> bool {

@@ -1,0 +1,163 @@
+//! Whose process a router becomes: the user of the settings, or `brickway` where the machine has that user.
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use control::accounts::{Account, account, group_name};
+use rustix::process::{DumpableBehavior, Gid, Uid, getegid, geteuid, getgroups, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::settings::{Driver, Settings};
+
+/// The user that the packages make.
+const USUAL: &str = "brickway";
+/// Makes that user where there is no package.
+const MAKE: &str = "useradd --system --no-create-home --shell /usr/sbin/nologin brickway";
+
+/// Returns whose process a router of ports becomes, or why it stays root's. It has read `own` files, and reads them again.
+///
+/// # Errors
+///
+/// The settings name a user whose process it cannot become.
+pub(crate) fn choose(
+    settings: &Settings,
+    own: impl IntoIterator<Item = PathBuf>,
+) -> Result<std::result::Result<Account, String>> {
+    let wanted = settings.general.user.as_deref();
+    let reason = match user_of_machine(wanted.unwrap_or(USUAL)) {
+        Ok(account) => match reason_to_stay(settings, own, &account)? {
+            None => return Ok(Ok(account)),
+            Some(reason) => reason,
+        },
+        Err(reason) => reason,
+    };
+    match wanted {
+        Some(name) if name != "root" => bail!("user = \"{name}\": {reason}"),
+        _ => Ok(Err(reason)),
+    }
+}
+
+/// Returns whether the machine has the user that the packages make.
+pub(super) fn is_made() -> bool {
+    account(USUAL).is_some()
+}
+
+/// Returns a user of this machine, or what is wrong with the name.
+fn user_of_machine(name: &str) -> std::result::Result<Account, String> {
+    match account(name) {
+        Some(account) if account.user == 0 => Err("the settings have user = \"root\"".to_owned()),
+        Some(account) => Ok(account),
+        None if name == USUAL => Err(format!("there is no user '{USUAL}'; expected one: {MAKE}")),
+        None => Err(format!("there is no user '{name}' in /etc/passwd; expected one, or \"root\"")),
+    }
+}
+
+/// Returns why this process cannot become the user's.
+fn reason_to_stay(
+    settings: &Settings,
+    own: impl IntoIterator<Item = PathBuf>,
+    account: &Account,
+) -> Result<Option<String>> {
+    let Account { name, .. } = account;
+    let effective = capabilities(None).context("cannot read its capabilities")?.effective;
+    if !effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        return Ok(Some(
+            "it may not change its user; expected capabilities SETUID and SETGID at the start".to_owned(),
+        ));
+    }
+    if let Some(port) = settings.ports.iter().find(|port| port.driver == Driver::Dpdk) {
+        return Ok(Some(format!("DPDK opens files of root for port '{}'", port.name)));
+    }
+    let writes = |option: &str| option.starts_with("trace=") || option.starts_with("capture=");
+    if let Some(port) = settings.ports.iter().find(|port| port.options.split('&').any(writes)) {
+        return Ok(Some(format!("port '{}' writes a file", port.name)));
+    }
+    let of_features = settings.features.all().into_iter().flat_map(|feature| feature.files());
+    let mut files = own.into_iter().chain(of_features);
+    let tried = with_rights_of(account, || {
+        files.find_map(|path| graph::files::open_regular(&path).err().map(|error| (path, error)))
+    })?;
+    Ok(match tried {
+        Ok(None) => None,
+        Ok(Some((path, error))) => {
+            let (path, group) = (path.display(), group_name(account.group));
+            Some(format!(
+                "user '{name}' cannot open '{path}', which a reload opens: {error}; expected a file that it can read, as in \
+                 /etc/brickway: chgrp {group} {path} && chmod g+r {path}"
+            ))
+        }
+        Err(error) => Some(format!("it cannot become user '{name}': {error}")),
+    })
+}
+
+/// Does something with the rights of a user, and has root's again. The inner error: it cannot have these rights here.
+fn with_rights_of<R>(account: &Account, act: impl FnOnce() -> R) -> Result<io::Result<R>> {
+    const FAILED: &str = "cannot have the rights of root again";
+    let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
+    let (own_user, own_group) = (geteuid(), getegid());
+    let groups = getgroups().context("cannot read its groups")?;
+    if let Err(error) = set_thread_groups(&[]) {
+        return Ok(Err(error.into()));
+    }
+    let taken = set_thread_res_gid(None, group, None).and_then(|()| set_thread_res_uid(None, user, None));
+    let done = taken.map(|()| act());
+    set_thread_res_uid(None, own_user, None).context(FAILED)?;
+    set_thread_res_gid(None, own_group, None).context(FAILED)?;
+    set_thread_groups(&groups).context(FAILED)?;
+    // Another user's rights have made the process one that leaves no core dump.
+    set_dumpable_behavior(DumpableBehavior::Dumpable).context(FAILED)?;
+    Ok(done.map_err(io::Error::from))
+}
+
+/// Makes the process the user's, with no other groups, and keeps the capabilities that it is permitted.
+pub(super) fn become_user(account: &Account) -> Result<()> {
+    let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
+    let failed = || format!("cannot become user '{}'", account.name);
+    rustix::thread::set_keep_capabilities(true).with_context(failed)?;
+    set_thread_groups(&[]).with_context(failed)?;
+    set_thread_res_gid(group, group, group).with_context(failed)?;
+    set_thread_res_uid(user, user, user).with_context(failed)?;
+    rustix::thread::set_keep_capabilities(false).with_context(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn files_are_tried_with_the_rights_of_the_user_and_no_others() {
+        if !geteuid().is_root() {
+            println!("skipped: root alone may take another user's rights");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("brickway-user-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join("rules");
+        std::fs::write(&file, "").unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let nobody = account("65534").unwrap();
+        let mut closed = Vec::new();
+        for (of_folder, of_file) in [(0o755, 0o644), (0o755, 0o600), (0o700, 0o644), (0o755, 0o640)] {
+            set(&folder, of_folder);
+            set(&file, of_file);
+            closed.push(
+                with_rights_of(&nobody, || graph::files::open_regular(&file).is_err()).unwrap().unwrap(),
+            );
+        }
+        std::os::unix::fs::chown(&file, None, Some(nobody.group)).unwrap();
+        closed.push(with_rights_of(&nobody, || graph::files::open_regular(&file).is_err()).unwrap().unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(closed, [false, true, true, true, false]);
+        assert!(geteuid().is_root() && getegid().is_root());
+    }
+}
