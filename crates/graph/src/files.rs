@@ -9,7 +9,7 @@ use std::path::Path;
 /// The most bytes of a file of text: a million rules.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What some editors put before a text. It is no part of it.
+/// A byte order mark, which some editors write before a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Opens a regular file. A pipe would be waited for, and a device may never end.
@@ -123,7 +123,7 @@ pub fn is_no_secret(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_byte_order_mark_is_no_part_of_a_text() {
+    fn a_byte_order_mark_before_a_text_is_skipped() {
         assert_eq!(read_all("\u{feff}10 permit\n".as_bytes()).unwrap(), "10 permit\n");
         assert_eq!(read_all("1\u{feff}0".as_bytes()).unwrap(), "1\u{feff}0");
     }
