@@ -21,6 +21,7 @@
 #   make static  the router as a program that needs no library, target/static/brickway
 #   make packages .deb and .rpm, in target/packages
 #   make test-packages  installs, runs, upgrades and purges them in a fresh Debian
+#   make release KEY=ID  packages, the static program and their signed SHA256SUMS, target/published
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -42,6 +43,8 @@ DPDK_PACKAGES := libdpdk-dev pkg-config
 WEB_PACKAGES := chromium
 # Packages; flex and bison for the libpcap that is linked into their programs.
 PACKAGING_PACKAGES := debhelper rpm jq flex bison
+# What signs, and what compares packages.
+SIGNING_PACKAGES := gnupg dpkg-dev cpio rpm
 PACKAGE_TEST_PACKAGES := lintian debootstrap iproute2 iputils-ping
 # A virtual machine with Debian's kernel, and strongSwan for tests in it.
 VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
@@ -51,7 +54,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-twin test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-signing rust nightly demo demo-cluster test test-router test-drivers test-twin test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -89,6 +92,9 @@ packages-web:
 
 packages-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
+
+packages-signing:
+	$(call install_packages,$(SIGNING_PACKAGES))
 
 packages-vm:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES))
@@ -279,6 +285,15 @@ static: packages-build rust
 test-packages: packages
 	$(call install_packages,$(PACKAGE_TEST_PACKAGES))
 	$(SUDO) packaging/test.sh target/packages
+
+# The key comes first, and nothing is built if it does not sign.
+release: packages-signing
+	@packaging/sign.sh "$(KEY)"
+	$(MAKE) --no-print-directory packages static
+	packaging/sign.sh "$(KEY)" target/packages target/static/brickway target/published
+
+test-release: packages-signing
+	packaging/test-release.sh
 
 clean:
 	$(CARGO) clean
