@@ -22,7 +22,7 @@ rm -rf libpcap && mkdir libpcap
 tar xf source/libpcap_*.orig.tar.gz -C libpcap --strip-components=1
 cd libpcap
 ./configure --quiet --disable-shared --disable-dbus --disable-usb --disable-bluetooth --disable-rdma --without-libnl --without-dpdk \
-  CFLAGS='-O2 -g -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2' > ../configure.log
+  CFLAGS="-O2 -g -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -ffile-prefix-map=$PWD=/usr/src/libpcap" > ../configure.log
 make -s libpcap.a > ../make.log 2>&1 || { tail ../make.log >&2; exit 1; }
 cp libpcap.a ../lib
 cd ..

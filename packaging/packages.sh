@@ -7,11 +7,11 @@ project=$(realpath "$(dirname "$0")/..")
 mkdir -p "$2"
 to=$(realpath "$2")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$project/Cargo.toml" | head -1)
-released=$(sed -n "s/^## \[$version\] - //p" "$project/CHANGELOG.md")
-[ -n "$released" ] || { echo "CHANGELOG.md: no date for version $version; expected '## [$version] - DATE'" >&2; exit 1; }
-# Files in packages have the date of the release, so that two builds are alike.
-SOURCE_DATE_EPOCH=$(date -ud "$released" +%s)
-export SOURCE_DATE_EPOCH
+# Files in packages have the date of the last commit, and neither the time zone, the language nor the umask of the user counts: two
+# builds of a commit are alike (packaging/test-reproducible.sh).
+SOURCE_DATE_EPOCH=$("$project/packaging/date.sh")
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
+umask 022
 
 build=$to/build
 rm -rf "$build"
@@ -51,6 +51,7 @@ cat /usr/share/doc/libpcap0.8-dev/copyright /usr/share/doc/libipsec-mb-dev/copyr
 "$project/packaging/sbom.sh" > "$to/brickway-$version.cdx.json"
 
 cp -r "$project/packaging/debian" "$build/debian"
+chmod -R u=rwX,go=rX "$build"
 cd "$build"
 cp units/brickway.service debian/brickway.service
 cp units/brickway-cluster@.service debian/brickway.brickway-cluster@.service
@@ -64,6 +65,7 @@ cp units/brickway.tmpfiles debian/brickway.tmpfiles
 } > debian/changelog
 dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes > "$to/build.log" 2>&1 || { tail -30 "$to/build.log" >&2; exit 1; }
 rpmbuild -bb --quiet --define "_topdir $build/rpm" --define "_rpmdir $to" --define "version $version" --define "laid $build" \
+  --define "use_source_date_epoch_as_buildtime 1" --define "clamp_mtime_to_source_date_epoch 1" --define "_buildhost reproducible" \
   --define "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" "$project/packaging/brickway.spec" >> "$to/build.log" 2>&1 ||
   { tail -30 "$to/build.log" >&2; exit 1; }
 cd "$to"

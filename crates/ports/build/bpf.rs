@@ -37,6 +37,9 @@ fn compile(object: &str, source: &str, options: &[&str]) {
     command.args(options);
     command.args(["-target", "bpf", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", &source, "-o"]);
     command.arg(Path::new(&out).join(format!("{object}.o")));
+    // Names of sources in the objects do not depend on the folder of the project.
+    let folder = std::env::current_dir().expect("cargo runs this in the folder of the crate");
+    command.arg(format!("-ffile-prefix-map={}=/usr/src/brickway/crates/ports", folder.display()));
     // Debian keeps <asm/types.h> in the folder of the machine's name, where clang does not look for another target.
     if let Ok(machine) = std::env::var("CARGO_CFG_TARGET_ARCH") {
         command.arg(format!("-I/usr/include/{machine}-linux-gnu"));
