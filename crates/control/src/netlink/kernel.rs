@@ -34,13 +34,13 @@
 //!   route with several are marked dead, and alive again, in both families;
 //! - next-hop objects vanish when their link goes down or loses its carrier, and groups shrink; when one
 //!   vanishes, so do its IPv4 routes.
-//!
+//! - with another MTU of a link, those of IPv6 routes by it are others (net/ipv6/route.c, `rt6_mtu_change`);
 //! - an IPv6 route of an advertisement gets another preference or lifetime with the next one, and counts no more
 //!   when its lifetime has ended. It leaves the list up to 30 s later, with a message.
 //!
 //! So advertisements are listened for (`advertisements`), and IPv6 routes are dumped after each one, and when the
-//! next lifetime ends. A link that goes up or down, and an IPv4 address that goes, are reasons to dump objects and routes soon
-//! (`schedule`). A link whose carrier comes back is reported twice: when the carrier is there (`IFF_LOWER_UP`),
+//! next lifetime ends. A link that goes up or down or gets another MTU, and an IPv4 address that goes, are reasons to dump objects
+//! and routes soon (`schedule`). A link whose carrier comes back is reported twice: when the carrier is there (`IFF_LOWER_UP`),
 //! and up to a second later when the kernel has acted on it (`IFF_RUNNING`); routes change in between. A
 //! next-hop object that goes with notice takes its routes with it: that is left to who listens.
 
@@ -54,7 +54,7 @@ use netlink_packet_core::{ErrorBuffer, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR}
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
 
-use crate::change::{Change, InterfaceIndex, Part};
+use crate::change::{Change, InterfaceIndex, Link, Part};
 use crate::netlink::advertisements::Advertisements;
 use crate::netlink::counters::Counters;
 use crate::netlink::frames::{Frame, frames};
@@ -135,7 +135,7 @@ pub struct Kernel {
     has_lost: bool,
     same_key: SameKey,
     /// Whether each link was up, ran and had a carrier when we last heard of it.
-    link_states: HashMap<InterfaceIndex, u32>,
+    link_states: HashMap<InterfaceIndex, (u32, u32)>,
     advertisements: Advertisements,
     /// Whether settings of interfaces have changed since [`Kernel::take_settings_changed`].
     settings_changed: bool,
@@ -382,9 +382,7 @@ impl Kernel {
     /// Schedules dumps after what makes the kernel change things without a message.
     fn look_for_silence(&mut self, frame: &Frame<'_>, decoded: &Decoded) {
         let parts: &[Part] = match decoded {
-            Decoded::Change(Change::Link(link)) if self.has_new_state(link.index, frame) => {
-                ROUTES_AND_OBJECTS
-            }
+            Decoded::Change(Change::Link(link)) => self.changed_in_silence(link, frame),
             Decoded::Change(Change::LinkGone(index)) => {
                 self.link_states.remove(index);
                 ROUTES_AND_OBJECTS
@@ -396,10 +394,14 @@ impl Kernel {
         parts.iter().for_each(|&part| self.schedule.soon(part, now));
     }
 
-    /// Keeps the state of a link; whether we knew of another one.
-    fn has_new_state(&mut self, index: InterfaceIndex, frame: &Frame<'_>) -> bool {
+    /// Keeps the state and the MTU of a link. Returns what may be other than it was if we knew of others.
+    fn changed_in_silence(&mut self, link: &Link, frame: &Frame<'_>) -> &'static [Part] {
         let state = link_state(frame);
-        self.link_states.insert(index, state).is_some_and(|known| known != state)
+        match self.link_states.insert(link.index, (state, link.mtu)) {
+            Some((known, _)) if known != state => ROUTES_AND_OBJECTS,
+            Some((_, mtu)) if mtu != link.mtu => &[Part::Routes6],
+            _ => &[],
+        }
     }
 
     fn begin_dump(&mut self, part: Part, sink: Sink<'_>, now: Instant) -> io::Result<()> {
@@ -480,7 +482,7 @@ impl Kernel {
             self.advertisements.note(&frame);
             let change = match decode(&frame) {
                 Ok(Decoded::Change(Change::Link(link))) if dump.part == Part::Links => {
-                    self.link_states.insert(link.index, link_state(&frame));
+                    self.link_states.insert(link.index, (link_state(&frame), link.mtu));
                     Some(Change::Link(link))
                 }
                 // Where the kernel has no IPv6, it answers with all routes that it has.

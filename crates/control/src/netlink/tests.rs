@@ -177,6 +177,13 @@ fn what_vanishes_without_a_word_is_found_out() {
             Some(Hops::Paths(paths)) => paths.iter().map(|path| path.is_down).collect(),
             _ => Vec::new(),
         };
+        ip("-6 route add 2001:db8:36::/48 via 2001:db8:1::2 mtu 1400");
+        let mtu = |follower: &Follower| follower.route("2001:db8:36::/48").and_then(|route| route.mtu);
+        follower.until("a route has an MTU", |follower| mtu(follower) == Some(1_400));
+        ip("link set dev left1 mtu 1300");
+        follower.until("it has that of its link", |follower| mtu(follower) == Some(1_300));
+        is_like_a_fresh_one(&mut follower);
+
         ip("link set dev left0 down");
         follower.until("a route goes with its link", |follower| follower.route("10.30.0.0/16").is_none());
         follower.until("an object goes with its link", |follower| !follower.objects.contains_key(&1));
