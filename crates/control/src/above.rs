@@ -1,7 +1,8 @@
 //! Which interfaces stand above another one: what comes in by them has come in by that one before.
 //!
 //! That are its VLANs, macvlans and the like (`IFLA_LINK`), the bridge or bond that it is a member of (`IFLA_MASTER`), and what
-//! stands above these. Of most kinds `IFLA_LINK` names the interface below, so kinds that nobody has listed do, too.
+//! stands above these. Of most kinds `IFLA_LINK` names the interface below, so kinds that nobody has listed do, too. The members of
+//! Open vSwitch have one master for all its bridges, whose interfaces nothing ties to members: all of them count.
 //!
 //! Not above are
 //! - the other end of a pair,
@@ -14,6 +15,9 @@ use crate::change::{InterfaceIndex, Link};
 
 /// Kinds whose `IFLA_LINK` is their other end.
 const PAIRS: [&str; 3] = ["netkit", "veth", "vxcan"];
+
+/// The kind of Open vSwitch's master and of the interfaces of its bridges.
+const SWITCH: &str = "openvswitch";
 
 /// Kinds whose `IFLA_LINK` is the interface that their packets leave by.
 const TUNNELS: [&str; 15] = [
@@ -48,6 +52,9 @@ pub(crate) fn above(
         let master = link.master.filter(|master| links.get(master).is_none_or(|it| it.kind != "vrf"));
         if let Some(master) = master {
             by_below.entry(link.index).or_default().push(master);
+            let is_of_switch = links.get(&master).is_some_and(|it| it.kind == SWITCH);
+            let of_switch = links.values().filter(|it| is_of_switch && it.kind == SWITCH);
+            by_below.entry(link.index).or_default().extend(of_switch.map(|it| it.index));
         }
     }
     let (mut found, mut next) = (BTreeSet::new(), vec![bottom]);
@@ -110,6 +117,20 @@ pub(crate) mod tests {
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6, 20, 21]);
         assert_eq!(above(&links, 9, &BTreeSet::new()).into_iter().collect::<Vec<_>>(), [10]);
         assert!(above(&links, 2, &BTreeSet::new()).is_empty());
+    }
+
+    #[test]
+    fn what_open_vswitch_may_take_in_is_above() {
+        let links = [
+            link(1, "eth1", "", 0, 5),
+            link(2, "eth2", "", 0, 0),
+            link(5, "ovs-system", "openvswitch", 0, 0),
+            link(6, "br-int", "openvswitch", 0, 0),
+            link(7, "br-int.9", "vlan", 6, 0),
+        ];
+        let links: BTreeMap<u32, Link> = links.into_iter().map(|link| (link.index, link)).collect();
+        let found = |bottom| above(&links, bottom, &BTreeSet::new()).into_iter().collect::<Vec<_>>();
+        assert_eq!((found(1), found(2)), (vec![5, 6, 7], vec![]));
     }
 
     #[test]
