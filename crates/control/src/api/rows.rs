@@ -58,6 +58,9 @@ pub struct PortRow {
     /// Linux's addresses on it, with the lengths of their prefixes.
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<IpNet>,
+    /// Linux's interfaces right above it that are not ports, with their kinds: `vrrp7 (macvlan)`, `br0 (bridge)`.
+    #[serde(default)]
+    pub above: Vec<String>,
     /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "workers" with the reason.
     pub path: String,
     /// What came in by it: to workers, and what was forwarded in the kernel.

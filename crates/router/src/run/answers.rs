@@ -12,9 +12,9 @@ use control::api::{
     QueueRow, Request, RouteFilter, RouteQuery, RouteRow, RouteTableRow, Rows, Show, SystemRow, TableQuery,
     TextRow, Unanswered, WayRow, WorkerRow,
 };
-use control::change::{Hops, mac_text};
+use control::change::{Hops, Link, mac_text};
 use control::drift;
-use control::mirror::{FoundBy, Mirror, NextHopReport, RouteReport};
+use control::mirror::{FoundBy, Mirror, NextHopReport, PortReport, RouteReport};
 use control::service::{Service, State};
 use elements::devices::balance::{QueueShare, queue_shares};
 use elements::devices::{OpenPort, RECEIVER};
@@ -198,8 +198,10 @@ impl Live {
                 .collect());
         }
         let settings = self.settings();
-        let ports: Vec<_> = self.state()?.mirror.ports().collect();
-        let rows = ports.into_iter().map(|port| {
+        let state = self.state()?;
+        let ports: Vec<_> = state.mirror.ports().map(|port| (above(&state.mirror, &port), port)).collect();
+        drop(state);
+        let rows = ports.into_iter().map(|(above, port)| {
             let mut row = self.port_row(&port.name, counts.get(&port.name).copied().unwrap_or_default());
             if let Some(known) = settings.ports.iter().find(|known| known.name == port.name) {
                 row.spec = known.spec();
@@ -214,6 +216,7 @@ impl Live {
                 .filter_map(|known| ipnet::IpNet::new(known.address, known.prefix_length).ok())
                 .collect();
             row.path = self.path(&port.name).map_or_else(String::new, |path| path.text);
+            row.above = above;
             row
         });
         Ok(rows.collect())
@@ -656,6 +659,15 @@ pub(super) fn protocol_name(protocol: u8) -> String {
         number => return number.to_string(),
     };
     name.to_owned()
+}
+
+/// Lists the interfaces right above a port that are not ports, with their kinds.
+fn above(mirror: &Mirror, port: &PortReport) -> Vec<String> {
+    let Some(below) = &port.link else { return Vec::new() };
+    let ports = mirror.port_interfaces();
+    let is_port = |link: &Link| ports.iter().any(|(index, _)| *index == link.index);
+    let above = mirror.right_above(below.index).filter(|link| !is_port(link));
+    above.map(|link| format!("{} ({})", link.name, link.kind)).collect()
 }
 
 /// The number of the port of this name.

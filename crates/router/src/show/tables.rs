@@ -236,7 +236,9 @@ fn ports(rows: Rows<'_>) -> Result<()> {
             ]);
         }
         let link = link_state(&row);
-        let words = std::iter::once(row.path).chain(row.addresses.iter().map(ToString::to_string));
+        let above = row.above.iter().map(|above| format!("below {above}"));
+        let words =
+            std::iter::once(row.path).chain(row.addresses.iter().map(ToString::to_string)).chain(above);
         links.row([
             name,
             link.to_owned(),
