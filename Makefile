@@ -9,6 +9,7 @@
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
 #   make test-twin random changes of Linux beside Linux alone; SEEDS=20000 of them, some hours
+#   make test-twin-vm  the same with VLANs, VRFs, bonds and tunnels, in a virtual machine whose kernel has them
 #   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
@@ -54,7 +55,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-signing rust nightly demo demo-cluster test test-router test-drivers test-twin test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-signing rust nightly demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -177,6 +178,13 @@ test-twin: SEEDS ?= 20000
 test-twin: packages-test rust
 	BRICKWAY_TWIN_SEEDS=$(SEEDS) $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test twin
 
+# The kinds of interfaces that many a kernel lacks, in a virtual machine. A seed takes it a minute where QEMU emulates it.
+test-twin-vm: SEEDS ?= 64
+test-twin-vm: packages-test packages-vm rust
+	BRICKWAY_TWIN_SEEDS=$(SEEDS) BRICKWAY_TWIN_KINDS="vlan vlan_port vrf bond bond_port tunnel gretap ipvlan ifb" \
+	  CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
+	  $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test twin by_
+
 # The tests of the web page, by what a browser shows. Without BRICKWAY_WEB=1 they say that they were left out.
 test-web: packages-web rust
 	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
@@ -193,7 +201,7 @@ test-psample: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-twin test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
+	$(MAKE) --no-print-directory lint test-twin test-twin-vm test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

@@ -1,5 +1,6 @@
 //! Random changes of Linux's state, as commands of `ip` and `sysctl`: routes with the attributes that `ip` knows, next-hop
 //! objects, rules, neighbours, addresses, links, and the switches of interfaces. A command may fail: it fails in both worlds.
+//! Those of kinds of interfaces stand in `kinds`.
 
 use packet::random::SplitMix64;
 
@@ -28,14 +29,14 @@ const PORTS: [&str; 3] = ["eth1", "eth2", "eth3"];
 const NAMES: [&str; 6] = ["eth1", "eth2", "eth3", "wan0", "lan0", "vrrp7"];
 
 /// Draws from lists of words.
-struct Draw<'a>(&'a mut SplitMix64);
+pub(crate) struct Draw<'a>(pub(crate) &'a mut SplitMix64);
 
 impl Draw<'_> {
-    fn of<'b>(&mut self, choices: &[&'b str]) -> &'b str {
+    pub(crate) fn of<'b>(&mut self, choices: &[&'b str]) -> &'b str {
         choices[self.0.below(choices.len() as u64) as usize]
     }
 
-    fn number(&mut self, from: u64, to: u64) -> u64 {
+    pub(crate) fn number(&mut self, from: u64, to: u64) -> u64 {
         from + self.0.below(to - from + 1)
     }
 
@@ -44,24 +45,23 @@ impl Draw<'_> {
         if self.0.one_in(one_in) { format!(" {}", draw(self)) } else { String::new() }
     }
 
-    fn port(&mut self) -> &'static str {
+    pub(crate) fn port(&mut self) -> &'static str {
         // Mostly one that has its first name still.
         if self.0.one_in(6) { self.of(&NAMES) } else { self.of(&PORTS) }
     }
 }
 
-/// Draws a change.
-pub(crate) fn change(random: &mut SplitMix64) -> String {
-    let mut draw = Draw(random);
+/// Draws a change that needs no kind of interface but the ports.
+pub(crate) fn plain(draw: &mut Draw<'_>) -> String {
     match draw.0.below(32) {
-        0..=8 => route4(&mut draw),
-        9..=15 => route6(&mut draw),
-        16 | 17 => next_hop(&mut draw),
-        18 | 19 => rule(&mut draw),
-        20 => neighbour(&mut draw),
-        21 | 22 => address(&mut draw),
-        23..=26 => link(&mut draw),
-        _ => switch(&mut draw),
+        0..=8 => route4(draw),
+        9..=15 => route6(draw),
+        16 | 17 => next_hop(draw),
+        18 | 19 => rule(draw),
+        20 => neighbour(draw),
+        21 | 22 => address(draw),
+        23..=26 => link(draw),
+        _ => switch(draw),
     }
 }
 

@@ -5,17 +5,19 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `world` | a world: namespaces, links, the router, frames to and from them |
+//! | `kinds` | kinds of interfaces beside ports: bridges, VLANs, VRFs, tunnels; each seed has one |
 //! | `changes` | random changes, as commands of `ip` and `sysctl` |
 //! | `probes` | random frames |
 //! | `judge` | what agrees, and the departures |
 //!
 //! A failure prints the fewest changes that show it, and the frame. Variables: `BRICKWAY_TWIN_SEEDS` is the number of seeds
-//! (`make test-all` has 20,000), `BRICKWAY_TWIN_SEED` repeats one.
+//! (`make test-all` has 20,000), `BRICKWAY_TWIN_SEED` repeats one, `BRICKWAY_TWIN_KINDS` has the kinds to which seeds are kept.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod changes;
 mod judge;
+mod kinds;
 #[path = "../netns/mod.rs"]
 mod netns;
 mod probes;
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use judge::Judge;
+use kinds::{KINDS, Kind};
 use packet::random::SplitMix64;
 use probes::Probe;
 use world::{Routing, World};
@@ -45,6 +48,7 @@ const SHRINKING: Duration = Duration::from_secs(5);
 /// A seed's changes.
 #[derive(Clone, Debug)]
 struct Scenario {
+    kind: &'static Kind,
     driver: &'static str,
     filters: bool,
     probes: u64,
@@ -57,19 +61,20 @@ impl Scenario {
         let mut random = SplitMix64::new(seed);
         // The driver is the seed's, so that each test has its share.
         let driver = DRIVERS[(seed % DRIVERS.len() as u64) as usize];
+        let kind = Kind::of(seed, DRIVERS.len() as u64);
         let filters = random.one_in(3);
         let mut changes = |most: u64| -> Vec<String> {
             let count = random.below(most + 1);
-            (0..count).map(|_| changes::change(&mut random)).collect()
+            (0..count).map(|_| kind.change(&mut random)).collect()
         };
         let (before, during) = (changes(8), changes(8));
-        Scenario { driver, filters, probes: random.next_u64(), before, during }
+        Scenario { kind, driver, filters, probes: random.next_u64(), before, during }
     }
 
     fn judge(&self) -> Judge {
         let is_multipath = |change: &String| change.contains("nexthop via") || change.contains("group");
         let is_multipath = self.before.iter().chain(&self.during).any(is_multipath);
-        Judge { filters: self.filters, is_multipath }
+        Judge { filters: self.filters, is_unjudged: self.kind.is_unjudged, is_multipath }
     }
 
     /// The scenario without one of its changes.
@@ -104,7 +109,7 @@ fn run(scenario: &Scenario, patience: Duration) -> End {
 
 /// The same with something else beside Linux.
 fn beside(scenario: &Scenario, routing: Routing<'_>, patience: Duration) -> End {
-    let (mut linux, mut ours) = (World::new(), World::new());
+    let (mut linux, mut ours) = (World::new(scenario.kind), World::new(scenario.kind));
     let mut random = SplitMix64::new(scenario.probes);
     for change in &scenario.before {
         if linux.make(change) != ours.make(change) {
@@ -123,7 +128,7 @@ fn beside(scenario: &Scenario, routing: Routing<'_>, patience: Duration) -> End 
         {
             return End::Disagreed(format!("'{change}' succeeds in one world only"));
         }
-        let probes: Vec<Probe> = (0..PROBES).map(|_| probes::probe(&mut random)).collect();
+        let probes: Vec<Probe> = (0..PROBES).map(|_| probes::probe(&mut random, scenario.kind)).collect();
         if let Some(difference) = compare(scenario, &mut linux, &mut ours, &probes, &mut first, patience) {
             let last = change.map_or("after the start", String::as_str);
             return End::Disagreed(format!("change {at} ({last}): {difference}"));
@@ -209,7 +214,7 @@ fn compare(
                 "{} of {} frames; the first, at eth{}: {}\n  Linux    {}\n  Brickway {}\n{}",
                 differing.len(),
                 probes.len(),
-                probes[at].port + 1,
+                probes[at].link + 1,
                 probes::described(&probes[at].frame),
                 told(linux.outcome(number(at))),
                 told(ours.outcome(number(at))),
@@ -244,14 +249,28 @@ fn explained(seed: u64, why: &str) -> String {
     let difference = if difference.is_empty() { why } else { &difference };
     let filter = if scenario.filters { ", with a filter" } else { "" };
     format!(
-        "seed {seed}, {}{filter}:\n  before the start: {:#?}\n  while it runs: {:#?}\n{difference}\n",
-        scenario.driver, smallest.before, smallest.during
+        "seed {seed}, {}, {}{filter}:\n  before the start: {:#?}\n  while it runs: {:#?}\n{difference}\n",
+        scenario.kind.name, scenario.driver, smallest.before, smallest.during
     )
 }
 
 /// The number that a variable has.
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// The kinds that are wanted and that this kernel has. Names those that it lacks.
+fn kinds_here() -> Vec<&'static str> {
+    let wanted = std::env::var("BRICKWAY_TWIN_KINDS").unwrap_or_default();
+    let wanted: Vec<&str> = wanted.split_whitespace().collect();
+    let is_wanted = |kind: &&Kind| wanted.is_empty() || wanted.contains(&kind.name);
+    let (here, lacking): (Vec<&Kind>, Vec<&Kind>) =
+        KINDS.iter().filter(is_wanted).partition(|kind| kind.is_here());
+    if !lacking.is_empty() {
+        let names: Vec<&str> = lacking.iter().map(|kind| kind.name).collect();
+        println!("left out, as this kernel lacks them ('make test-twin-vm' has them): {}", names.join(", "));
+    }
+    here.iter().map(|kind| kind.name).collect()
 }
 
 /// Runs the seeds of a driver.
@@ -263,7 +282,12 @@ fn twin(driver: &str) {
         Some(seed) => seed..seed + 1,
         None => 0..number("BRICKWAY_TWIN_SEEDS").unwrap_or(SEEDS),
     };
-    let seeds: Vec<u64> = seeds.filter(|&seed| Scenario::of(seed).driver == driver).collect();
+    let kinds = kinds_here();
+    let is_here = |seed: &u64| {
+        let scenario = Scenario::of(*seed);
+        scenario.driver == driver && kinds.contains(&scenario.kind.name)
+    };
+    let seeds: Vec<u64> = seeds.filter(is_here).collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new((Vec::new(), Vec::new()));
     std::thread::scope(|scope| {
@@ -295,7 +319,10 @@ fn linux_agrees_with_itself() {
         return;
     }
     let seeds = 0..number("BRICKWAY_TWIN_SEEDS").unwrap_or(SEEDS) / 10;
+    let kinds = kinds_here();
+    let seeds = seeds.map(|seed| seed * DRIVERS.len() as u64);
     let differing: Vec<String> = seeds
+        .filter(|&seed| kinds.contains(&Scenario::of(seed).kind.name))
         .filter_map(|seed| match beside(&Scenario::of(seed), Routing::Linux, PATIENCE) {
             End::Agreed => None,
             End::Refused(why) | End::Disagreed(why) => Some(format!("seed {seed}: {why}")),

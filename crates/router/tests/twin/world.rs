@@ -1,26 +1,33 @@
-//! A world: a router `r` with three ports, and the stations at their far ends, which answer for neighbours and are silent
-//! otherwise.
+//! A world: a router `r` with three ports and an interface that is not a port, and the stations at their far ends, which answer for
+//! neighbours and are silent otherwise. What a kind of interface needs stands beside (`kinds`).
 //!
 //! ```text
 //!   r: eth1 10.0.1.1/24 2001:db8:1::1/64 02:..:01:01 ----- far1 10.0.1.2, .7  2001:db8:1::2, ::7  02:..:01:02
-//!      eth2 ... eth3 likewise                              far2, far3, in one namespace
+//!      eth2 ... eth4 likewise                              far2 ... far4, in one namespace
 //! ```
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use testbed::{Folder, Namespace, Running};
 
+use crate::kinds::Kind;
 use crate::netns::router::PROGRAM;
 use crate::netns::wire::Wire;
 use crate::probes::{self, DENIED, Probe};
 
-pub(crate) const PORTS: usize = 3;
+/// The links of a world; the last one is not a port of the router.
+pub(crate) const LINKS: usize = 4;
+
+/// How long a router may take to start: an emulated kernel verifies programs for a minute.
+const LONGEST_START: Duration = Duration::from_secs(300);
 
 /// Frames that came of a probe: by which far end, and their bytes without what their makers chose.
 pub(crate) type Outcome = Vec<(usize, Vec<u8>)>;
 
 pub(crate) struct World {
+    kind: &'static Kind,
     // Wires are closed before their namespace goes.
     wires: Vec<Wire>,
     router: Option<Running>,
@@ -41,11 +48,16 @@ const LINUX_FILTER: &str =
     "table ip f { chain f { type filter hook forward priority 0; udp dport 5353 drop; }; }
 table ip6 f { chain f { type filter hook forward priority 0; udp dport 5353 drop; }; }";
 
-const SILENCE: &str = "table inet s { chain s { type filter hook input priority 0; policy drop;
-icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept; }; }";
+/// The filter of the far ends, which take in neighbour discovery and what this says.
+fn silence(accepted: &str) -> String {
+    format!(
+        "table inet s {{ chain s {{ type filter hook input priority 0; policy drop;
+icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept; {accepted}; }}; }}"
+    )
+}
 
 impl World {
-    pub(crate) fn new() -> World {
+    pub(crate) fn new(kind: &'static Kind) -> World {
         let name = |kind| Namespace::unique_name(kind);
         let r = Namespace::new(name("twin-r")).unwrap();
         let far = Namespace::new(name("twin-f")).unwrap();
@@ -60,12 +72,13 @@ impl World {
         far.script(&format!(
             "sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0 \
              net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.default.rp_filter=0 net.ipv6.conf.default.accept_ra=0
-             nft '{SILENCE}'"
+             nft '{}'",
+            silence(kind.far_accepts)
         ))
         .unwrap();
         let mut lines = String::new();
         let mut far_lines = String::new();
-        for n in 1..=PORTS {
+        for n in 1..=LINKS {
             lines += &format!(
                 "link add eth{n} address 02:00:00:00:0{n}:01 numrxqueues 2 numtxqueues 2 type veth \
                  peer name far{n} netns {} address 02:00:00:00:0{n}:02\n\
@@ -79,18 +92,29 @@ impl World {
             }
             far_lines += &format!("link set far{n} up\n");
         }
+        let kinds_lines = kind.far.lines().map(|line| format!("{}\n", line.trim()));
+        far_lines.extend(kinds_lines);
         let batch = |namespace: &Namespace, lines: &str, more: &str| {
             let script = format!("ip -batch - <<'END'\n{lines}END\n{more}");
             namespace.script(&script).unwrap();
         };
-        batch(&r, &lines, "for n in 1 2 3; do ethtool -K eth$n tx off gro on; done");
-        batch(&far, &far_lines, "for n in 1 2 3; do ethtool -K far$n tx off gro on; done");
-        let wires = (1..=PORTS).map(|n| Wire::open(&far, &format!("af_packet:far{n}"))).collect();
-        World { wires, router: None, r, _far: far, folder: Folder::new(), seen: BTreeMap::new() }
+        batch(&r, &lines, "for n in 1 2 3 4; do ethtool -K eth$n tx off gro on; done");
+        batch(&far, &far_lines, "for n in 1 2 3 4; do ethtool -K far$n tx off gro on; done");
+        let wires = (1..=LINKS).map(|n| Wire::open(&far, &format!("af_packet:far{n}"))).collect();
+        let world =
+            World { kind, wires, router: None, r, _far: far, folder: Folder::new(), seen: BTreeMap::new() };
+        for change in kind.here {
+            assert!(world.make(change).iter().all(|&taken| taken), "{}: '{change}' fails", kind.name);
+        }
+        world
     }
 
-    /// Makes a change. Returns whether Linux took it.
-    pub(crate) fn make(&self, change: &str) -> bool {
+    /// Makes a change: commands with semicolons between them. Returns which of them Linux took.
+    pub(crate) fn make(&self, change: &str) -> Vec<bool> {
+        change.split("; ").map(|command| self.command(command)).collect()
+    }
+
+    fn command(&self, change: &str) -> bool {
         let mut words = change.split(' ');
         let program = words.next().unwrap_or_default();
         let mut command = if program == "ip" {
@@ -113,15 +137,19 @@ impl World {
         };
         let socket = self.folder.file("socket");
         let mut command = self.r.command(PROGRAM);
-        command.args(["run", "eth1", "eth2", "eth3", "--driver", driver, "--socket", &socket]);
+        command.arg("run").args(self.kind.ports).args(["--driver", driver, "--socket", &socket]);
         if filters {
             let list = self.folder.write("list", format!("deny udp any any port {DENIED}\n"));
             command.args(["--acl", &list]);
         }
         let log = self.folder.path().join("router.log");
         let router = Running::start(&mut command, log).unwrap();
-        let is_over =
-            testbed::eventually(|| router.printed().contains(" runs with ") || router.ended().is_some());
+        let end = Instant::now() + LONGEST_START;
+        let is_over = || router.printed().contains(" runs with ") || router.ended().is_some();
+        while !is_over() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let is_over = is_over();
         assert!(is_over, "the router neither starts nor ends: {}", router.printed());
         if router.ended().is_some() {
             return Err(router.printed());
@@ -153,7 +181,7 @@ impl World {
         self.gather();
         self.seen.clear();
         for (number, probe) in (first..).zip(probes) {
-            self.wires[probe.port].send(&probes::numbered(probe, number));
+            self.wires[probe.link].send(&probes::numbered(probe, number));
         }
     }
 
@@ -180,14 +208,18 @@ impl World {
 /// routers say beside, and for errors of which Linux limits the rate or the time depends on a neighbour's silence.
 fn recognised(mut frame: Vec<u8>) -> Option<(u16, Vec<u8>)> {
     let number = |bytes: &[u8]| Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]));
-    let at = probes::ip_at(&frame);
-    let kind = frame.get(at - 2..at)?.to_vec();
+    let headers = probes::ip_headers(&frame);
+    let (&at, outer) = headers.split_last()?;
+    outer.iter().for_each(|&outer| probes::without_choices(&mut frame[outer..]));
     let packet = frame.get_mut(at..)?;
-    match kind[..] {
-        [8, 0] if packet.len() >= 28 => {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= 28 => {
             let header = usize::from(packet[0] & 15) * 4;
             if packet[9] != 1 {
-                return Some((number(&packet[4..])?, frame));
+                // Of a fragment of a tunnel's packet the number is not there.
+                let is_tunnels = matches!(packet[9], 4 | 41 | 47)
+                    || packet.get(header + 2..header + 4) == Some(&probes::VXLAN_PORT);
+                return Some((number(&packet[4..])?, frame)).filter(|_| !is_tunnels);
             }
             let message = packet.get(header..)?;
             // Redirects and "unreachable" but for "fragmentation needed" are limited by host (net.ipv4.route.error_burst).
@@ -199,7 +231,7 @@ fn recognised(mut frame: Vec<u8>) -> Option<(u16, Vec<u8>)> {
             packet[10..12].fill(0);
             Some((number, frame))
         }
-        [0x86, 0xdd] if packet.len() >= 48 => {
+        6 if packet.len() >= 48 => {
             if packet[6] != 58 {
                 return Some((number(&packet[2..])?, frame));
             }
