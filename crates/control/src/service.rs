@@ -378,7 +378,8 @@ impl State {
     /// Reads the settings of the ports' interfaces.
     fn read_settings(&mut self) {
         for (index, name) in self.mirror.port_interfaces() {
-            if let Some(switches) = switches::of_link(index, &name) {
+            let vrf = self.mirror.vrf_name(index).map(str::to_owned);
+            if let Some(switches) = switches::of_link(index, &name, vrf.as_deref()) {
                 self.mirror.set_switches(index, switches);
             }
         }

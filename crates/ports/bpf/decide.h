@@ -268,6 +268,8 @@ struct stations {
     // Whether all frames to the interface's own address are the kernel's, because it is a member of a bridge, say. XDP programs
     // know another address instead.
     __u64 gives_way;
+    // Addresses of members of the interface, a bridge: frames to them are to the interface too, says the kernel, which gets them.
+    __u64 members[MOST_STATIONS];
 };
 
 struct {

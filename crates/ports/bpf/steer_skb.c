@@ -58,13 +58,25 @@ INLINE void load_transport(struct __sk_buff *packet, __u32 at, __u8 *transport) 
         load_bytes(packet, at, transport, ESP_BYTES);
 }
 
+INLINE int is_member(const struct stations *stations, const __u8 *destination) {
+    __u64 address = number_of_bytes(destination, 6);
+    int is_one = 0;
+    for (int at = 0; at < MOST_STATIONS; at++)
+        is_one |= stations->members[at] == address;
+    return is_one;
+}
+
 // Whether a frame is to the interface's own address or to one of STATIONS, of which the kernel says here that it is to another.
 INLINE int is_to_us(struct __sk_buff *packet, __u16 type) {
     __u8 destination[6];
     if (packet->pkt_type == TO_US) {
         __u32 first = 0;
         const struct stations *stations = lookup(&STATIONS, &first);
-        return stations && !stations->gives_way;
+        if (!stations || stations->gives_way)
+            return 0;
+        if (!stations->members[0])
+            return 1;
+        return load_bytes(packet, 0, destination, sizeof(destination)) == 0 && !is_member(stations, destination);
     }
     return packet->pkt_type == TO_ANOTHER && load_bytes(packet, 0, destination, sizeof(destination)) == 0 &&
            is_station(destination, type);

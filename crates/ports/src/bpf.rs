@@ -270,8 +270,8 @@ pub(crate) struct Stations {
     entry: StationsEntry,
 }
 
-/// `struct stations` of the programs: addresses for IPv4, for IPv6, whether the port gives way.
-type StationsEntry = [u64; 2 * MOST_STATIONS + 1];
+/// `struct stations` of the programs: addresses for IPv4, for IPv6, whether the port gives way, addresses of members.
+type StationsEntry = [u64; 3 * MOST_STATIONS + 1];
 
 impl Stations {
     pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
@@ -280,14 +280,17 @@ impl Stations {
         Ok(Self { map, entry: StationsEntry::default() })
     }
 
-    /// Sets the first [`MOST_STATIONS`] of each family.
+    /// Sets the first [`MOST_STATIONS`] of each family, and of those that are Linux's.
     pub(crate) fn set(&mut self, stations: &[Station]) -> io::Result<()> {
-        for (family, places) in self.entry[..2 * MOST_STATIONS].chunks_mut(MOST_STATIONS).enumerate() {
+        let (of_families, members) = self.entry.split_at_mut(2 * MOST_STATIONS);
+        let (ipv4, ipv6) = of_families.split_at_mut(MOST_STATIONS);
+        let is_of: [fn(&&Station) -> bool; 3] =
+            [|it| it.families[0], |it| it.families[1], |it| it.families == [false; 2]];
+        for (places, is_of) in [ipv4, ipv6, &mut members[1..]].into_iter().zip(is_of) {
             places.fill(0);
-            let of_family = stations.iter().filter(|station| station.families[family]);
-            for (place, Station { mac: MacAddr([a, b, c, d, e, f]), .. }) in places.iter_mut().zip(of_family)
-            {
-                *place = u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]);
+            for (place, station) in places.iter_mut().zip(stations.iter().filter(is_of)) {
+                let MacAddr([a, b, c, d, e, f]) = station.mac;
+                *place = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
             }
         }
         self.map.set(0, self.entry, 0).map_err(map_error)

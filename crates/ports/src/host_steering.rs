@@ -46,7 +46,8 @@ pub trait HostSteering {
 
     /// Names further link addresses, instead of those named before: of interfaces above the port that Linux would forward from
     /// as from the port, such as VRRP's. Frames to them are as frames to the port. There are [`MOST_STATIONS`] of a family at most;
-    /// frames to others are Linux's.
+    /// frames to others are Linux's. One of no family is Linux's, though Linux takes frames to it for frames to the port: that of a
+    /// bridge's member.
     ///
     /// # Errors
     /// [`PortError::System`]; not expected.
@@ -120,7 +121,7 @@ pub struct XdpWay {
 pub struct Station {
     /// The address.
     pub mac: MacAddr,
-    /// Whether it is one for IPv4, and for IPv6.
+    /// Whether it is one for IPv4, and for IPv6. With neither, its frames are Linux's whatever that takes them for.
     pub families: [bool; 2],
 }
 

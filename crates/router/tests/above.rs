@@ -120,6 +120,7 @@ fn macvlan_is_the_ports(driver: &str) {
     }
     let problem = || show(&network, &folder, "problems").contains("vrrp, above eth1: Linux forwards frames");
     assert!(!problem());
+    assert!(show(&network, &folder, "ports").contains("below vrrp (macvlan)"));
     // Other switches than the port's: they are Linux's, which the backstop keeps from forwarding them.
     network.set("r", "net.ipv4.conf.vrrp.rp_filter=1");
     assert!(eventually(problem));
@@ -174,6 +175,37 @@ fn a_port_in_a_bridge_gives_way_and_what_comes_by_the_bridge_is_not_forwarded_un
         }
         network.ip("r", "link set eth1 nomaster");
         assert!(hosts.pass(&frame(ROUTER, &[], PERMITTED)), "{driver}");
+    }
+}
+
+#[test]
+fn frames_to_a_member_of_a_bridge_that_is_a_port_are_forwarded() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["auto", "af_packet"] {
+        let (network, folder) = (network(), Folder::new());
+        let bridge = [2, 0, 0, 0, 1, 5];
+        for change in [
+            "link add br0 address 02:00:00:00:01:05 type bridge forward_delay 0",
+            "addr flush dev eth1",
+            "link set eth1 master br0",
+            "link set br0 up",
+            "addr add 10.0.1.1/24 dev br0",
+        ] {
+            network.ip("r", change);
+        }
+        network.set("r", "net.ipv4.conf.br0.rp_filter=0");
+        let (_, refused) = network.run("r", &format!("timeout 30 {PROGRAM} run br0 --driver xdp"));
+        assert!(refused.contains("without their VLAN tags"), "{refused}");
+        let socket = folder.path().join("socket");
+        let _router = start(&network, &format!("br0 eth2 --driver {driver} --socket {}", socket.display()));
+        let mut hosts = Hosts::of(&network);
+        for to in [bridge, ROUTER] {
+            assert!(hosts.pass(&frame(to, &[], PERMITTED)), "{driver}, {to:x?}");
+            // Linux has no interface for that VLAN.
+            assert_eq!(hosts.come_out(&frame(to, &[[0x81, 0, 0, 5]], PERMITTED), 5), 0, "{driver}, {to:x?}");
+        }
     }
 }
 

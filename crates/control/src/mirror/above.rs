@@ -14,6 +14,12 @@ impl Mirror {
         links().filter(move |link| has_it_below(link) || is_master(link))
     }
 
+    /// The members of a bridge, a bond or a VRF.
+    pub fn members(&self, index: InterfaceIndex) -> impl Iterator<Item = &Link> {
+        let links = self.links.interfaces.values().map(|interface| &interface.link);
+        links.filter(move |link| link.master == Some(index))
+    }
+
     /// Whether a policy rule selects by this name of an input interface.
     pub fn has_rule_of_input(&self, name: &str) -> bool {
         self.policy.list.iter().any(|(rule, _)| rule.input.as_deref() == Some(name))

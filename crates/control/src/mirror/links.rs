@@ -117,7 +117,13 @@ impl Links {
 
     /// The table of the VRF to which an interface belongs, or which it is.
     pub(super) fn vrf_table(&self, interface: &Interface) -> Option<u32> {
-        interface.link.vrf_table.or_else(|| self.get(interface.link.master?)?.link.vrf_table)
+        interface.link.vrf_table.or_else(|| self.vrf_of(interface)?.vrf_table)
+    }
+
+    /// The VRF of which an interface is a member.
+    pub(super) fn vrf_of(&self, interface: &Interface) -> Option<&Link> {
+        let master = &self.get(interface.link.master?)?.link;
+        master.vrf_table.is_some().then_some(master)
     }
 
     /// Whether a VRF has this table.
@@ -133,8 +139,8 @@ impl Links {
         Some((name.to_owned(), both))
     }
 
-    /// The ports that a rule means which selects by input interface: a port, or those of a VRF. As in Linux, the name is that
-    /// which the interface has now.
+    /// The ports that a rule means which selects by input interface: a port, or those of a VRF, by which their packets come in to
+    /// Linux. As in Linux, the name is that which the interface has now.
     pub(super) fn ports_of_input(&self, name: &str) -> Vec<u16> {
         let is_it = |interface: &&Interface| interface.link.name == name;
         let Some(interface) = self.interfaces.values().find(is_it) else {
@@ -142,7 +148,7 @@ impl Links {
             return self.ports.without_interface(name).into_iter().collect();
         };
         if let Some(port) = interface.port {
-            return vec![port];
+            return if self.vrf_of(interface).is_some() { Vec::new() } else { vec![port] };
         }
         let vrf = interface.link.index;
         let members = self.interfaces.values().filter(|interface| interface.link.master == Some(vrf));

@@ -380,6 +380,11 @@ impl Mirror {
         self.links.vrf_table(self.links.get(interface)?)
     }
 
+    /// The name of the VRF of which an interface is a member.
+    pub fn vrf_name(&self, interface: InterfaceIndex) -> Option<&str> {
+        Some(&self.links.vrf_of(self.links.get(interface)?)?.name)
+    }
+
     /// Numbers that are others whenever a link or an address is.
     pub fn link_generations(&self) -> (u64, u64) {
         (self.links.generation, self.links.address_generation)

@@ -724,9 +724,13 @@ fn ports_in_a_vrf_are_routed_by_its_table() {
     mirror.apply(KERNEL, Change::RouteGone(key(100, "0.0.0.0/0", 0)));
     assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), forward(0, 1, IPV4));
     assert!(mirror.fib.vrf_index(100).is_some(), "a VRF keeps its table");
+    // Its packets come in by the VRF, and so rules name that.
+    assert_eq!((mirror.links.ports_of_input("eth1"), mirror.links.ports_of_input("red")), (vec![], vec![1]));
+    assert_eq!((mirror.vrf_name(2), mirror.vrf_name(1), mirror.vrf_name(20)), (Some("red"), None, None));
     mirror.apply(KERNEL, Change::Link(link(2, "eth1")));
     mirror.publish();
     assert!(mirror.policy().ipv4.is_main_only());
+    assert_eq!(mirror.links.ports_of_input("eth1"), [1]);
 }
 
 #[test]

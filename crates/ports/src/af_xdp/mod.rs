@@ -90,6 +90,8 @@ use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError
 use crate::spec::option;
 use crate::DriverDoc;
 
+pub use probe::is_behind_tags;
+
 /// The driver, as specs name it.
 pub(crate) static DRIVER: DriverDoc = DriverDoc {
     name: "af_xdp",
@@ -440,6 +442,16 @@ impl Shared {
         }
         let Attached { program: bpf, passage, .. } = attached;
         bpf.local.ask().map_err(|error| addresses_error(name, error))?;
+        let has_tags = |mode| match mode {
+            XdpMode::Generic if probe::is_behind_tags(&link.kind) => Err(PortError::Unsupported {
+                port: name.to_owned(),
+                problem: format!(
+                    "frames come to a program of a {0} without their VLAN tags; expected `af_packet:{name}`, or a {0} with native XDP",
+                    link.kind
+                ),
+            }),
+            _ => Ok(()),
+        };
         let mut attach = |mode| {
             // Known before it is attached, so that no frame of a `host:` port comes back.
             *passage = (mode == XdpMode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
@@ -447,6 +459,7 @@ impl Shared {
         };
         attached.mode = match self.options.mode {
             Some(mode) => {
+                has_tags(mode)?;
                 attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
                 mode
             }
@@ -456,6 +469,7 @@ impl Shared {
                     return Err(in_the_way(name, None));
                 }
                 Err(native) => {
+                    has_tags(XdpMode::Generic)?;
                     let failed = |error| attach_error(name, XdpMode::Generic, veth, error);
                     attach(XdpMode::Generic).map_err(failed)?;
                     (self.claim.warn)(&format!(

@@ -49,6 +49,15 @@ pub(super) fn takes_tags_out(name: &str) -> bool {
     flags.is_ok_and(|flags| flags.data & TAKES_TAGS_OUT != 0)
 }
 
+/// Kinds of interfaces that get frames from others above the place where the kernel takes out the tag, so that a program in the
+/// kernel's stack does not see it.
+const BEHIND_TAGS: [&str; 7] = ["bond", "bridge", "ipvlan", "macvlan", "macvtap", "openvswitch", "team"];
+
+/// Returns whether frames come to interfaces of this kind without their tags, where the program runs in the kernel's stack.
+pub fn is_behind_tags(kind: &str) -> bool {
+    BEHIND_TAGS.contains(&kind)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,9 +97,10 @@ fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) ->
     } else {
         findings.push(Finding::ok(name, format!("it is up ({kind})")));
     }
-    if let Some(master) = link.master {
+    let is_vrf = |master: u32| links.iter().any(|link| link.index == master && link.kind == "vrf");
+    if let Some(master) = link.master.filter(|&master| !is_vrf(master)) {
         let master = links.name(master).unwrap_or("another interface");
-        let why = "packets that the fast path takes never get to that one";
+        let why = "that one takes its packets, so Linux forwards them, and not the router";
         let remedy = Remedy::ByHand(format!("ip link set {name} nomaster"));
         findings.push(Finding::bad(name, format!("it is a part of {master}"), why, remedy));
     }
@@ -227,7 +228,8 @@ mod tests {
             master: Some(bridge.index),
             ..Link::default()
         };
-        let links = Links::from(vec![bridge, link.clone()]);
+        let vrf = Link { index: 4, name: "red".into(), kind: "vrf".into(), ..Link::default() };
+        let links = Links::from(vec![bridge, vrf, link.clone()]);
         let bad = |link: &Link, driver| -> Vec<String> {
             let findings = look_at(&port(driver), link, &links, &patient());
             findings
@@ -237,6 +239,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(bad(&link, Driver::AfXdp), ["it is a part of br0"]);
+        assert!(bad(&Link { master: Some(4), ..link.clone() }, Driver::AfXdp).is_empty());
         let link = Link { master: None, ..link };
         assert_eq!(bad(&Link { is_up: false, ..link.clone() }, Driver::AfXdp), ["it is down"]);
         assert_eq!(bad(&Link { has_carrier: false, ..link.clone() }, Driver::AfXdp), ["it has no carrier"]);

@@ -259,7 +259,7 @@ impl Patient {
     fn of(settings: &Settings) -> Self {
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
-            port.keep_segments(Graph::Ours(settings).leaves_to_linux(&port.name));
+            port.fit_kind(Graph::Ours(settings).leaves_to_linux(&port.name));
             PatientPort {
                 device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,

@@ -3,7 +3,7 @@
 //!
 //! Routes and neighbours are not its business: the control thread brings those to the workers by itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
@@ -106,18 +106,35 @@ pub(crate) fn refused_sources<'a>(addresses: impl Iterator<Item = &'a Address>) 
     [(Followed::Own4, words(&ipv4)), (Followed::Own6, words(&ipv6))]
 }
 
-/// Returns the host's addresses in the main table and in the VRFs of these ports. Those of other VRFs are not the host's to packets
-/// that come in by these ports.
-fn addresses_by_ports<'a>(mirror: &Mirror, ports: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
-    let index_of = |port: &str| Some(mirror.ports().find(|known| known.name == port)?.link?.index);
-    let mut vrfs: HashSet<Option<u32>> =
-        ports.filter_map(index_of).map(|index| mirror.vrf_table(index)).collect();
-    vrfs.insert(None);
-    let here = mirror.local_addresses().filter(|known| vrfs.contains(&mirror.vrf_table(known.index)));
-    let mut addresses: Vec<IpAddr> = here.map(|known| known.address).collect();
+/// Returns the host's addresses in the main table and in the VRFs with these tables. Those of other VRFs are not the host's to packets
+/// that come in by members of these.
+fn addresses_in(mirror: &Mirror, vrfs: &BTreeSet<u32>) -> Vec<IpAddr> {
+    let is_here = |known: &&Address| mirror.vrf_table(known.index).is_none_or(|table| vrfs.contains(&table));
+    let mut addresses: Vec<IpAddr> =
+        mirror.local_addresses().filter(is_here).map(|known| known.address).collect();
     addresses.sort_unstable();
     addresses.dedup();
     addresses
+}
+
+/// Returns the host's addresses in the main table and in the VRFs of all ports.
+fn addresses_by_ports(mirror: &Mirror) -> Vec<IpAddr> {
+    addresses_in(mirror, &mirror.ports().filter_map(|port| port.vrf_table).collect())
+}
+
+/// Returns the host's addresses as each of the ports has to know them, for frames with and without a tag.
+fn addresses_of_ports(mirror: &Mirror, ports: &[RouterPort]) -> Vec<Arc<Vec<IpAddr>>> {
+    let vrfs: HashMap<String, u32> =
+        mirror.ports().filter_map(|port| Some((port.name, port.vrf_table?))).collect();
+    let mut known: HashMap<BTreeSet<u32>, Arc<Vec<IpAddr>>> = HashMap::new();
+    let mut of_port = |device: &RouterPort| {
+        let vlans =
+            ports.iter().filter(|port| port.vlan.as_ref().is_some_and(|(below, _)| *below == device.name));
+        let names = vlans.chain([device]).map(|port| &port.name);
+        let vrfs: BTreeSet<u32> = names.filter_map(|name| vrfs.get(name).copied()).collect();
+        known.entry(vrfs.clone()).or_insert_with(|| Arc::new(addresses_in(mirror, &vrfs))).clone()
+    };
+    ports.iter().map(&mut of_port).collect()
 }
 
 /// What keeps a configuration in step with what it was made from, while it runs.
@@ -145,7 +162,8 @@ pub(crate) trait Follow: Send {
 pub(crate) struct Following {
     ports: Vec<RouterPort>,
     shared: Shared,
-    addresses: Option<u64>,
+    /// Of each port, the host's addresses as it got them last.
+    addresses: Vec<Arc<Vec<IpAddr>>>,
     links: Vec<Link>,
     /// Of each port, what it got last.
     vlans: Vec<Vec<(VlanId, VlanShare)>>,
@@ -186,7 +204,7 @@ impl Following {
         let may_filter = graph.filters();
         let (own, rp_filters, has_looked) = (Vec::new(), Vec::new(), false);
         let transit = HashMap::new();
-        let (addresses, generations, by_ports) = (None, None, None);
+        let (addresses, generations, by_ports) = (Vec::new(), None, None);
         Self {
             ports,
             shared,
@@ -221,7 +239,10 @@ impl Following {
             return problems;
         }
         // The graph takes what comes before it comes, and until it comes no more.
-        let macs = |lists: &[&[Station]]| words(&lists.concat().iter().map(|it| it.mac).collect::<Vec<_>>());
+        let macs = |lists: &[&[Station]]| {
+            let ours = lists.concat().into_iter().filter(|station| station.families != [false; 2]);
+            words(&ours.map(|station| station.mac).collect::<Vec<_>>())
+        };
         let both = macs(&[&before.stations, &above.stations]);
         problems.extend(self.write(router, Followed::Stations, &port.name, &both));
         problems.extend(self.on_host(port, |host| host.set_stations(&above.stations)).err());
@@ -310,13 +331,6 @@ impl Follow for Following {
 
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
         let state = service.lock();
-        let generation = state.mirror.local_address_generation();
-        let addresses = (self.addresses != Some(generation)).then(|| {
-            let mut all: Vec<IpAddr> = state.mirror.local_addresses().map(|known| known.address).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        });
         let mut up = HashSet::new();
         let links: Vec<Option<Link>> = (self.ports.iter())
             .map(|port| {
@@ -331,6 +345,7 @@ impl Follow for Following {
             .collect();
         let generations = state.mirror.link_generations();
         let has_moved = self.generations != Some(generations);
+        let addresses = has_moved.then(|| addresses_of_ports(&state.mirror, &self.ports));
         let switches: Option<Vec<_>> = has_moved.then(|| {
             let of_port =
                 |port: &RouterPort| state.mirror.ports().find(|known| known.name == port.name)?.switches;
@@ -338,8 +353,7 @@ impl Follow for Following {
         });
         let own: Option<Vec<Own>> =
             has_moved.then(|| self.ports.iter().map(|port| Own::of(&state.mirror, &port.name)).collect());
-        let names = self.ports.iter().map(|port| port.name.as_str());
-        let by_ports = has_moved.then(|| addresses_by_ports(&state.mirror, names));
+        let by_ports = has_moved.then(|| addresses_by_ports(&state.mirror));
         self.generations = Some(generations);
         let above = self.stations.look(&state.mirror, &self.ports, has_moved);
         let has_ipv4: Option<Vec<bool>> = has_moved.then(|| {
@@ -394,7 +408,7 @@ impl Follow for Following {
             problems.extend(self.write(router, Followed::RpFilter, "", &words));
             self.rp_filters = rp_filters;
         }
-        let mut has_changed = addresses.is_some() || own.is_some() || has_moved;
+        let mut has_changed = has_moved;
         let followers = self.followers.clone();
         for follower in &followers {
             if !self.has_looked {
@@ -404,11 +418,13 @@ impl Follow for Following {
         }
         self.has_looked = true;
         if let Some(addresses) = addresses {
-            self.addresses = Some(generation);
-            for port in &self.ports {
-                let told = self.on_host(port, |host| host.set_local_addresses(&addresses));
-                problems.extend(told.err());
+            for (number, (port, addresses)) in self.ports.iter().zip(&addresses).enumerate() {
+                if self.addresses.get(number) != Some(addresses) {
+                    let told = self.on_host(port, |host| host.set_local_addresses(addresses));
+                    problems.extend(told.err());
+                }
             }
+            self.addresses = addresses;
         }
         if let Some(by_ports) = by_ports.filter(|by_ports| self.by_ports.as_ref() != Some(by_ports)) {
             followers.iter().for_each(|follower| follower.set_own_addresses(&by_ports));
@@ -493,7 +509,9 @@ mod tests {
             vlan: None,
             vrf_table: None,
         };
-        let mut mirror = Mirror::new([("eth1".to_owned(), 0), ("eth2".to_owned(), 1)]).unwrap();
+        let names = ["eth1", "eth2", "eth1.5", "eth9"];
+        let numbered = (0..).zip(names).map(|(number, name)| (name.to_owned(), number));
+        let mut mirror = Mirror::new(numbered).unwrap();
         let vrf = |table, link| KernelLink { vrf_table: Some(table), ..link };
         let red = [vrf(100, link(20, "red")), KernelLink { master: Some(20), ..link(2, "eth2") }];
         let blue = [vrf(200, link(30, "blue")), KernelLink { master: Some(30), ..link(3, "eth3") }];
@@ -504,12 +522,22 @@ mod tests {
             let address = [10, 0, 0, index as u8].into();
             mirror.apply(Source::Netlink, Change::Address(Address { index, address, prefix_length: 24 }));
         }
-        let of = |ports: &[&str]| -> Vec<String> {
-            addresses_by_ports(&mirror, ports.iter().copied()).iter().map(ToString::to_string).collect()
+        let text = |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(text(&addresses_by_ports(&mirror)), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
+        // Those of a port that is not there yet are not known.
+        let port = |name: &str| {
+            let settings = crate::settings::PortSettings::new(name);
+            let (host, driver) = (crate::settings::Host::Interface, settings.driver);
+            let vlan = (name == "eth1.5").then(|| ("eth1".to_owned(), 5));
+            RouterPort { name: name.to_owned(), spec: settings.spec(), host, device: None, vlan, driver }
         };
-        assert_eq!(of(&["eth1"]), ["10.0.0.1"]);
-        assert_eq!(of(&["eth1", "eth2"]), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
-        // That of a port that is not there yet is not known.
-        assert_eq!(of(&["eth9"]), ["10.0.0.1"]);
+        let lengths = |mirror: &Mirror| {
+            addresses_of_ports(mirror, &names.map(port)).iter().map(|list| list.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&mirror), [1, 3, 1, 1]);
+        // What comes in with a tag is told apart by the port below.
+        let tagged = KernelLink { master: Some(30), ..link(4, "eth1.5") };
+        mirror.apply(Source::Netlink, Change::Link(tagged));
+        assert_eq!(lengths(&mirror), [3, 3, 3, 1]);
     }
 }

@@ -1,17 +1,18 @@
 //! Interfaces above a port, such as VRRP's macvlan: whose frames are as the port's, and whose are Linux's.
 //!
 //! Frames to a macvlan come in by the port, and Linux forwards them as if they had come in by the macvlan. The fast path takes
-//! them for the port's where that makes no difference: the macvlan is up, is in no VRF or bridge, has the switches of the port,
-//! and neither a rule nor a filter of tc names it. What is not certain is Linux's, and `brickway show problems` has the reason.
+//! them for the port's where that makes no difference: the macvlan is up, is in no VRF or bridge, nor is the port in a VRF, it has
+//! the switches of the port, and neither a rule nor a filter of tc names it. What is not certain is Linux's, and `brickway show problems` has the reason.
 //!
-//! What takes the port's own frames before Linux does (a bridge, a macvlan of mode passthru) makes the port give way.
+//! What takes the port's own frames before Linux does (a bridge, a macvlan of mode passthru) makes the port give way. Frames to
+//! the members of a bridge that is a port are Linux's.
 //!
 //! There is no need to look at
 //! - VLANs: their frames have a tag;
 //! - ipvlan: it takes packets to its addresses, which are the host's, and leaves transit to the port;
 //! - macvtap: its frames are a virtual machine's.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use control::change::Link;
@@ -112,10 +113,11 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
     let mut above = Above::default();
     let link = mirror.ports().find(|known| known.name == port.name).and_then(|known| known.link);
     let Some(below) = link.filter(|_| port.host == Host::Interface) else { return above };
-    for link in mirror.right_above(below.index).filter(|link| !ports.contains(link.name.as_str())) {
+    let is_master = |link: &Link| below.master == Some(link.index);
+    let is_one = |link: &&Link| is_master(link) || !ports.contains(link.name.as_str());
+    for link in mirror.right_above(below.index).filter(is_one) {
         let Link { name, kind, .. } = link;
-        let is_master = below.master == Some(link.index);
-        if is_master || kind.ends_with(" passthru") || kind.ends_with(" source") {
+        if is_master(link) || kind.ends_with(" passthru") || kind.ends_with(" source") {
             above.gives_way = true;
             above.problems.push(format!(
                 "{}: Linux forwards what comes in by it, as {name} ({kind}) takes its frames; take {name} off it for the fast path",
@@ -127,7 +129,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
             continue;
         }
         let Some(mac) = link.mac.map(MacAddr) else { continue };
-        let why = match families_of(mirror, port, link, facts) {
+        let why = match families_of(mirror, port, &below, link, facts) {
             Ok(families) => {
                 let is_full = |family: usize| {
                     above.stations.iter().filter(|it| it.families[family]).count() >= MOST_STATIONS
@@ -150,6 +152,19 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
         above.problems.push(format!("{name}, above {}: Linux forwards frames to {mac}, as {why}", port.name));
     }
     above.stations.retain(|station| station.families != [false; 2]);
+    // To Linux, frames to a member of a bridge are frames to the bridge.
+    let of_members = mirror.members(below.index).filter_map(|member| member.mac);
+    let of_members: BTreeSet<[u8; 6]> = of_members.filter(|&mac| below.mac != Some(mac)).collect();
+    if of_members.len() > MOST_STATIONS {
+        above.gives_way = true;
+        above.problems.push(format!(
+            "{}: Linux forwards what comes in by it, as its members have more than {MOST_STATIONS} MAC addresses; give them fewer",
+            port.name
+        ));
+    }
+    above
+        .stations
+        .extend(of_members.into_iter().map(|mac| Station { mac: MacAddr(mac), families: [false; 2] }));
     above
 }
 
@@ -157,6 +172,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
 fn families_of(
     mirror: &Mirror,
     port: &RouterPort,
+    below: &Link,
     link: &Link,
     facts: &Facts<'_>,
 ) -> Result<[bool; 2], &'static str> {
@@ -165,6 +181,9 @@ fn families_of(
     }
     if link.master.is_some() {
         return Err("it is a member of a VRF or a bridge");
+    }
+    if below.master.is_some() {
+        return Err("the port is a member of a VRF");
     }
     if [&link.name, &port.name].iter().any(|name| mirror.has_rule_of_input(name)) {
         return Err("a policy rule names it or the port as input");
@@ -314,6 +333,32 @@ mod tests {
     }
 
     #[test]
+    fn frames_to_members_of_a_bridge_are_linuxs() {
+        let of = |members: u32| {
+            seen(|mirror, _| {
+                for index in 20..20 + members {
+                    let member = Link { master: Some(1), ..link(index, &format!("p{index}"), "veth", None) };
+                    mirror.apply(Source::Netlink, Change::Link(member));
+                }
+                // As the bridge.
+                let member = Link { master: Some(1), ..link(1, "p1", "veth", None) };
+                mirror.apply(Source::Netlink, Change::Link(Link { index: 60, ..member }));
+            })
+        };
+        let mac = |index| MacAddr([0, 0, 0x5e, 0, 1, index]);
+        assert_eq!(of(2).stations, [20, 21].map(|index| Station { mac: mac(index), families: [false; 2] }));
+        assert!(!of(2).gives_way && of(2).problems.is_empty());
+        assert!(of(9).gives_way && of(9).problems.len() == 1);
+        // The bridge is another port of the router.
+        let mut mirror = Mirror::new([("eth1".to_owned(), 0), ("br0".to_owned(), 1)]).unwrap();
+        mirror.apply(Source::Netlink, Change::Link(link(8, "br0", "bridge", None)));
+        let member = Link { master: Some(8), ..link(1, "eth1", "veth", None) };
+        mirror.apply(Source::Netlink, Change::Link(member));
+        let facts = Facts { setting: differing, has_filters: &|_| false };
+        assert!(above(&mirror, &port(), &HashSet::from(["eth1", "br0"]), &facts).gives_way);
+    }
+
+    #[test]
     fn a_port_gives_way_to_what_takes_its_frames() {
         for kind in ["macvlan passthru", "macvtap passthru", "macvlan source"] {
             let above = with(link(7, "it", kind, Some(1)));
@@ -335,5 +380,16 @@ mod tests {
             mirror.apply(Source::Netlink, Change::Link(member));
         });
         assert!(!in_vrf.gives_way);
+        // What is above has the main table still.
+        let above_vrf = seen(|mirror, vrrp| {
+            mirror.apply(
+                Source::Netlink,
+                Change::Link(Link { vrf_table: Some(100), ..link(9, "red", "vrf", None) }),
+            );
+            let member = Link { master: Some(9), ..link(1, "eth1", "veth", None) };
+            mirror.apply(Source::Netlink, Change::Link(member));
+            mirror.apply(Source::Netlink, Change::Link(vrrp));
+        });
+        assert!(above_vrf.stations.is_empty() && above_vrf.problems.len() == 1, "{above_vrf:?}");
     }
 }

@@ -43,12 +43,16 @@ impl Obeyed {
     /// Returns why IPv4, and IPv6, that comes in by a port is left to Linux, if it is.
     pub(crate) fn left(&self, port: &str, switches: Option<&Switches>) -> [Option<String>; 2] {
         let Some(switches) = switches.filter(|_| self.ports.contains(port)) else { return [None, None] };
+        // Linux takes them from the VRF.
+        let interface = if switches.is_in_vrf { format!("(VRF of {port})") } else { port.to_owned() };
         let ipv4 = if !switches.forwards[0] {
-            Some(format!("net.ipv4.conf.{port}.forwarding is 0"))
+            Some(format!("net.ipv4.conf.{interface}.forwarding is 0"))
         } else if switches.rp_filter != 0 && self.leaves_checks {
-            Some(format!("net.ipv4.conf.{port}.rp_filter was 0 when the router started"))
+            Some(format!("net.ipv4.conf.{interface}.rp_filter was 0 when the router started"))
+        } else if switches.rp_filter == 1 && switches.is_in_vrf && self.follows_checks {
+            Some(format!("net.ipv4.conf.{interface}.rp_filter is 1, so the way back may be by any member"))
         } else if switches.rp_filter != 0 && switches.accepts_own && self.follows_checks {
-            Some(format!("net.ipv4.conf.{port} has accept_local beside rp_filter"))
+            Some(format!("net.ipv4.conf.{interface} has accept_local beside rp_filter"))
         } else {
             None
         };
@@ -100,8 +104,13 @@ pub(super) fn follow_paths(policies: &PathPolicies) -> bool {
 mod tests {
     use super::*;
 
-    const SWITCHES: Switches =
-        Switches { forwards: [true; 2], rp_filter: 0, accepts_own: false, longest: [None, Some(1_500)] };
+    const SWITCHES: Switches = Switches {
+        forwards: [true; 2],
+        rp_filter: 0,
+        accepts_own: false,
+        longest: [None, Some(1_500)],
+        is_in_vrf: false,
+    };
 
     fn obeyed(leaves_checks: bool, follows_checks: bool) -> Obeyed {
         Obeyed { ports: HashSet::from(["eth1".to_owned()]), leaves_checks, follows_checks }
@@ -131,6 +140,11 @@ mod tests {
         assert!(left(obeyed(true, true), 1, false));
         assert!(!left(obeyed(false, true), 1, false));
         assert!(left(obeyed(false, true), 1, true));
+        let in_vrf = |rp_filter| {
+            obeyed(false, true).left("eth1", Some(&Switches { rp_filter, is_in_vrf: true, ..SWITCHES }))[0]
+                .is_some()
+        };
+        assert_eq!([0, 1, 2].map(in_vrf), [false, true, false]);
         // The router's own check is not Linux's.
         assert!(!left(obeyed(false, false), 1, true));
     }

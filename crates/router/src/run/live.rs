@@ -336,7 +336,7 @@ impl Live {
         // The start added this to the ports' options; without it here, each port would seem changed.
         new.follows_ipsec = old.follows_ipsec;
         for port in &mut new.ports {
-            port.keep_segments(Graph::Ours(&old).leaves_to_linux(&port.name));
+            port.fit_kind(Graph::Ours(&old).leaves_to_linux(&port.name));
         }
         let changed = old.differences(&new);
         let done = self.with_running(|running| {

@@ -126,19 +126,24 @@ impl PortSettings {
         }
     }
 
-    /// Has the XDP program of a veth run in the kernel's stack, under `auto` and where Linux may forward what the program leaves.
-    /// In the driver it would turn the segmentation of the veth's other end off, and copy each packet of a host there.
-    pub(crate) fn keep_segments(&mut self, linux_may_forward: bool) {
-        let is_chosen = || self.options.split('&').any(|option| option.starts_with("mode="));
-        let is_veth = || {
-            Links::ask().is_ok_and(|links| links.named(&self.name).is_some_and(|link| link.kind == "veth"))
-        };
-        if linux_may_forward
-            && self.driver == Driver::Auto
-            && self.host == Host::Interface
-            && !is_chosen()
-            && is_veth()
-        {
+    /// Chooses, under `auto`, what fits the kind of the interface.
+    ///
+    /// The XDP program of a veth runs in the kernel's stack where Linux may forward what the program leaves. In the driver it would
+    /// turn the segmentation of the veth's other end off, and copy each packet of a host there. To a bridge and the like such a
+    /// program would see no VLAN tags: packet sockets do.
+    pub(crate) fn fit_kind(&mut self, linux_may_forward: bool) {
+        if self.driver != Driver::Auto || self.host != Host::Interface {
+            return;
+        }
+        let links = Links::ask().ok();
+        let kind = links.and_then(|links| Some(links.named(&self.name)?.kind.clone())).unwrap_or_default();
+        // A bond may have native XDP.
+        if ports::is_behind_tags(&kind) && kind != "bond" && self.options.is_empty() {
+            self.driver = Driver::AfPacket;
+            return;
+        }
+        let is_chosen = self.options.split('&').any(|option| option.starts_with("mode="));
+        if linux_may_forward && !is_chosen && kind == "veth" {
             let separator = if self.options.is_empty() { "" } else { "&" };
             self.options = format!("{}{separator}mode=generic", self.options);
         }
