@@ -26,6 +26,8 @@ pub(crate) struct Kind {
     pub(crate) stations: &'static [[u8; 6]],
     /// Whether Linux has packets from the ports that the router does not see, so that with a filter it forwards none of them.
     pub(crate) is_unjudged: bool,
+    /// Whether the router refuses the drivers of XDP at its ports.
+    pub(crate) refuses_xdp: bool,
     change: fn(&mut Draw<'_>) -> String,
 }
 
@@ -54,6 +56,7 @@ const PLAIN: Kind = Kind {
     wrappings: &[],
     stations: &[],
     is_unjudged: false,
+    refuses_xdp: false,
     change: |draw| crate::changes::plain(draw),
 };
 
@@ -94,6 +97,7 @@ pub(crate) static KINDS: [Kind; 16] = [
         ports: &["eth1", "eth2", "br0"],
         stations: &[[2, 0, 0, 0, 5, 1], [2, 0, 0, 0, 3, 1], [2, 0, 0, 0, 3, 2], [2, 0, 0, 0, 4, 2]],
         is_unjudged: true,
+        refuses_xdp: true,
         change: bridge,
         ..PLAIN
     },

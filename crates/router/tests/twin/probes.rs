@@ -143,7 +143,17 @@ fn transport(
 
 fn ipv4_packet(random: &mut SplitMix64, port: u8, may_be_denied: bool) -> (Vec<u8>, bool) {
     let source: [u8; 4] = if random.one_in(3) {
-        of(random, &[[10, 9, 1, 5], [192, 168, 9, 9], [10, 0, 2, 7], [10, 0, port, 1], [127, 0, 0, 1]])
+        of(
+            random,
+            &[
+                [10, 9, 1, 5],
+                [192, 168, 9, 9],
+                [10, 0, 2, 7],
+                [10, 0, port, 1],
+                [10, 0, 3, 1],
+                [127, 0, 0, 1],
+            ],
+        )
     } else {
         [10, 0, port, 2]
     };
