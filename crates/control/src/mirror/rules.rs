@@ -253,6 +253,21 @@ impl Mirror {
         })
     }
 
+    /// Returns whether table local is asked for all packets of a family before the tables of VRFs. The host's addresses outside of VRFs
+    /// are its own to their members then.
+    pub fn asks_local_first(&self, version: IpVersion) -> bool {
+        let rules = self.policy.list.iter().map(|(rule, _)| rule).filter(|rule| rule.version == version);
+        let first = |is_it: fn(&&Rule) -> bool| rules.clone().filter(is_it).map(|rule| rule.priority).min();
+        let local = first(|rule| {
+            let selects =
+                rule.from.is_some() || rule.to.is_some() || rule.input.is_some() || rule.mark.is_some();
+            let is_plain = !selects && !rule.is_inverted && !rule.has_other_selectors;
+            is_plain && !rule.is_l3mdev && rule.action == RuleAction::Table(LOCAL)
+        });
+        let of_vrfs = first(|rule| rule.is_l3mdev);
+        local.is_some_and(|local| of_vrfs.is_none_or(|of_vrfs| local < of_vrfs))
+    }
+
     /// Rules that workers cannot follow, in the order in which they are asked. What such a rule selects goes to Linux.
     pub fn rule_problems(&self) -> Vec<Problem> {
         let mut rules: Vec<&Rule> = self.policy.list.iter().map(|(rule, _)| rule).collect();

@@ -720,6 +720,11 @@ fn ports_in_a_vrf_are_routed_by_its_table() {
     mirror.apply(KERNEL, Change::Link(Link { master: Some(20), ..link(2, "eth1") }));
     assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), forward(0, 2, IPV4));
     assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), forward(0, 1, IPV4));
+    assert!(mirror.asks_local_first(IpVersion::V4) && !mirror.asks_local_first(IpVersion::V6));
+    let moved = rule(0, RuleAction::Table(255));
+    mirror.apply(KERNEL, Change::Rule(Rule { priority: 32_765, ..moved.clone() }));
+    mirror.apply(KERNEL, Change::RuleGone(moved));
+    assert!(!mirror.asks_local_first(IpVersion::V4));
     // Without a route there the next rules are asked, as in Linux.
     mirror.apply(KERNEL, Change::RouteGone(key(100, "0.0.0.0/0", 0)));
     assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), forward(0, 1, IPV4));

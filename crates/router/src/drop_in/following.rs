@@ -15,6 +15,7 @@ use elements::devices::OpenPort;
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::router::Router;
 use graph::setup::Shared;
+use packet::IpVersion;
 use packet::sync::lock;
 use packet::wire::ethernet::MacAddr;
 use ports::{Station, VlanId, VlanShare};
@@ -48,8 +49,8 @@ pub(super) fn mtus_of(mtu: u32, switches: Option<&Switches>) -> [u32; 2] {
 struct Own {
     /// Where ICMP errors about its packets come from.
     errors_from: (Option<Ipv4Addr>, Option<Ipv6Addr>),
-    /// Sources that nobody else has: the host's in the VRF of the port, with the broadcast addresses of their networks
-    /// (RFC 1812, 5.3.7).
+    /// Sources that nobody else has: the host's in the VRF of the port and those in no VRF, with the broadcast addresses of their
+    /// networks (RFC 1812, 5.3.7).
     ipv4: Vec<Ipv4Addr>,
     ipv6: Vec<Ipv6Addr>,
 }
@@ -72,8 +73,12 @@ impl Own {
             error_source6(of_port().map(|known| known.address)),
         );
         let vrf = mirror.vrf_table(index);
-        let (mut ipv4, ipv6) =
-            no_sources(mirror.local_addresses().filter(|known| mirror.vrf_table(known.index) == vrf));
+        // Linux looks for IPv4 sources by its rules, and does not look for those of IPv6.
+        let has_main = mirror.asks_local_first(IpVersion::V4);
+        let (mut ipv4, ipv6) = no_sources(mirror.local_addresses().filter(|known| {
+            let of = mirror.vrf_table(known.index);
+            of == vrf || (of.is_none() && has_main && known.address.is_ipv4())
+        }));
         if switches.is_some_and(|switches| switches.accepts_own) {
             ipv4.clear();
         }
@@ -173,7 +178,7 @@ pub(crate) struct Following {
     rp_filters: Vec<u8>,
     /// Of each port, what its elements got last, and when that was made ([`Mirror::link_generations`]).
     own: Vec<Own>,
-    generations: Option<(u64, u64)>,
+    generations: Option<((u64, u64), bool)>,
     /// What the followers got last.
     by_ports: Option<Vec<IpAddr>>,
     in_kernel: Arc<Mutex<InKernel>>,
@@ -343,7 +348,7 @@ impl Follow for Following {
                 Some(Link { index: link.index, name: link.name, mac: link.mac, mtu: link.mtu, mtus })
             })
             .collect();
-        let generations = state.mirror.link_generations();
+        let generations = (state.mirror.link_generations(), state.mirror.asks_local_first(IpVersion::V4));
         let has_moved = self.generations != Some(generations);
         let addresses = has_moved.then(|| addresses_of_ports(&state.mirror, &self.ports));
         let switches: Option<Vec<_>> = has_moved.then(|| {
@@ -490,9 +495,26 @@ fn write(router: &mut Router, targets: Vec<String>, value: &str) -> Vec<String> 
 
 #[cfg(test)]
 mod tests {
-    use control::change::{Change, Link as KernelLink, Source};
+    use control::change::{Change, Link as KernelLink, Rule, RuleAction, Source};
 
     use super::*;
+
+    /// `from all lookup local`, where Linux has it.
+    fn local_rule() -> Rule {
+        Rule {
+            version: IpVersion::V4,
+            priority: 0,
+            action: RuleAction::Table(255),
+            is_inverted: false,
+            from: None,
+            to: None,
+            input: None,
+            suppress_prefix_length: None,
+            is_l3mdev: false,
+            mark: None,
+            has_other_selectors: false,
+        }
+    }
 
     #[test]
     fn addresses_of_other_vrfs_are_not_the_hosts() {
@@ -522,6 +544,10 @@ mod tests {
             let address = [10, 0, 0, index as u8].into();
             mirror.apply(Source::Netlink, Change::Address(Address { index, address, prefix_length: 24 }));
         }
+        let own = |mirror: &Mirror| Own::of(mirror, "eth2").ipv4.len() / 2;
+        assert_eq!(own(&mirror), 2);
+        mirror.apply(Source::Netlink, Change::Rule(local_rule()));
+        assert_eq!((own(&mirror), Own::of(&mirror, "eth1").ipv4.len() / 2), (3, 1));
         let text = |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(text(&addresses_by_ports(&mirror)), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
         // Those of a port that is not there yet are not known.

@@ -9,7 +9,8 @@
 //!
 //! There is no need to look at
 //! - VLANs: their frames have a tag;
-//! - ipvlan: it takes packets to its addresses, which are the host's, and leaves transit to the port;
+//! - ipvlan: it takes packets to its addresses, which are the host's, and leaves transit to the port. Those of one in another
+//!   network namespace nobody reports here (docs/see.md);
 //! - macvtap: its frames are a virtual machine's.
 
 use std::collections::{BTreeSet, HashSet};
