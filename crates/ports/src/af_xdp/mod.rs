@@ -442,13 +442,18 @@ impl Shared {
         }
         let Attached { program: bpf, passage, .. } = attached;
         bpf.local.ask().map_err(|error| addresses_error(name, error))?;
-        let has_tags = |mode| match mode {
+        let fits = |mode| match mode {
             XdpMode::Generic if probe::is_behind_tags(&link.kind) => Err(PortError::Unsupported {
                 port: name.to_owned(),
                 problem: format!(
-                    "frames come to a program of a {0} without their VLAN tags; expected `af_packet:{name}`, or a {0} with native XDP",
+                    "frames come to a program of a {0} without their VLAN tags; expected `af_packet:{name}`",
                     link.kind
                 ),
+            }),
+            // The program runs at its members.
+            XdpMode::Native if link.kind == "bond" => Err(PortError::Unsupported {
+                port: name.to_owned(),
+                problem: format!("packets for the kernel are lost with native XDP of a bond; expected `af_packet:{name}`"),
             }),
             _ => Ok(()),
         };
@@ -459,17 +464,17 @@ impl Shared {
         };
         attached.mode = match self.options.mode {
             Some(mode) => {
-                has_tags(mode)?;
+                fits(mode)?;
                 attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
                 mode
             }
-            None => match attach(XdpMode::Native) {
+            None => match fits(XdpMode::Native).map(|()| attach(XdpMode::Native))? {
                 Ok(()) => XdpMode::Native,
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(in_the_way(name, None));
                 }
                 Err(native) => {
-                    has_tags(XdpMode::Generic)?;
+                    fits(XdpMode::Generic)?;
                     let failed = |error| attach_error(name, XdpMode::Generic, veth, error);
                     attach(XdpMode::Generic).map_err(failed)?;
                     (self.claim.warn)(&format!(

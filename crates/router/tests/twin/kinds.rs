@@ -126,7 +126,7 @@ pub(crate) static KINDS: [Kind; 16] = [
         ..PLAIN
     },
     Kind { name: "bond", ..BOND },
-    Kind { name: "bond_port", here: &[MAKE_BOND, BONDED], ports: &["eth1", "eth2", "bond0"], ..BOND },
+    Kind { name: "bond_port", here: &[MAKE_BOND, BONDED], ports: &["eth1", "eth2", "bond0"], refuses_xdp: true, ..BOND },
     Kind {
         name: "tunnel",
         needs: "ip link add try0 type gre local 10.0.0.1 remote 10.0.0.2",

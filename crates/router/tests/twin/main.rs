@@ -299,7 +299,10 @@ fn twin(driver: &str) {
                         End::Agreed => {}
                         End::Refused(why) => found.lock().unwrap().1.push(format!("seed {seed}: {why}")),
                         End::Disagreed(why) => {
-                            println!("seed {seed} differs, and its changes are reduced now: {why}");
+                            println!(
+                                "{:?} differs, and its changes are reduced now: {why}",
+                                Scenario::of(seed)
+                            );
                             let failure = explained(seed, &why);
                             println!("{failure}");
                             found.lock().unwrap().0.push(failure);
