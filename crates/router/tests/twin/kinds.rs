@@ -117,7 +117,7 @@ pub(crate) static KINDS: [Kind; 16] = [
         ..PLAIN
     },
     Kind { name: "vlan", ..VLAN },
-    Kind { name: "vlan_port", ports: &["eth1", "eth1.5", "eth2", "eth3"], ..VLAN },
+    Kind { name: "vlan_port", ports: &["eth1", "eth1.5", "eth2", "eth3"], change: vlan_port, ..VLAN },
     Kind {
         name: "vrf",
         needs: "ip link add try0 type vrf table 100",
@@ -364,6 +364,16 @@ fn vlan(draw: &mut Draw<'_>) -> String {
         11 => "ip link add vrrp7 link eth1.5 address 00:00:5e:00:01:07 type macvlan mode private; ip link set vrrp7 up"
             .to_owned(),
         _ => interface(draw, "eth1.5"),
+    }
+}
+
+/// Not that the VLAN goes: where it is a port and Linux has no interface for it, the router makes one, and forwards.
+fn vlan_port(draw: &mut Draw<'_>) -> String {
+    loop {
+        let change = vlan(draw);
+        if change != "ip link del eth1.5" {
+            return change;
+        }
     }
 }
 
