@@ -154,6 +154,7 @@ impl Backend for Router {
                         },
                         driver: "af_xdp".into(),
                         mode: "zero-copy".into(),
+                        above: Vec::new(),
                         rx: TrafficRow {
                             packets: 1_234_567,
                             bytes: 1_300_000_000,
