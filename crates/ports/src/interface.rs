@@ -1,22 +1,18 @@
-//! What Linux says about a port's interface, what a port changes there, and the lock that makes it one port's.
+//! What Linux says about a port's interface, and what a port changes there.
 //!
 //! All of it holds in the calling thread's network namespace, for which sysfs would be the wrong witness: it shows the
 //! namespace in which it was mounted. Hence ioctl, which never waits as netlink may ([`crate::link`]), and `/proc/thread-self`.
 
 use packet::sync::lock;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::Pid;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::PortError;
 use crate::link::Links;
@@ -441,115 +437,6 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The lock that makes an interface one port's: a listening unix socket with an abstract name. Such names belong to a
-/// network namespace, as interfaces do, and vanish with the process however it ends.
-#[derive(Debug)]
-pub(crate) struct InterfaceLock {
-    _claim: Claim,
-    _socket: OwnedFd,
-}
-
-/// What a port of this process has or is about to have, with the number of the network namespace.
-#[derive(Debug)]
-struct Claim(u64, String);
-
-/// By what they have: their names.
-static CLAIMED: Mutex<BTreeMap<(u64, String), String>> = Mutex::new(BTreeMap::new());
-
-impl Claim {
-    /// Makes one, or returns the name of the port that has it.
-    fn make(port: &str, what: &str) -> Result<Result<Self, String>, Errno> {
-        let namespace = rustix::fs::stat("/proc/thread-self/ns/net")?.st_ino;
-        Ok(match lock(&CLAIMED).entry((namespace, what.to_owned())) {
-            Entry::Occupied(other) => Err(other.get().clone()),
-            Entry::Vacant(place) => {
-                place.insert(port.to_owned());
-                Ok(Self(namespace, what.to_owned()))
-            }
-        })
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let mut claimed = lock(&CLAIMED);
-        claimed.remove(&(self.0, std::mem::take(&mut self.1)));
-    }
-}
-
-/// How long a child process that this one forks may take to its exec on a busy machine.
-const LONGEST_FORK: Duration = Duration::from_secs(10);
-
-impl InterfaceLock {
-    /// Takes the lock on a name, also while no interface has it, or says which process has it.
-    pub(crate) fn of_name(name: &str) -> Result<Self, PortError> {
-        Self::take(name, &Self::word_of_name(name))
-    }
-
-    /// Takes the lock on the interface of a port, whatever its name, or says which process has it.
-    pub(crate) fn of_index(port: &str, index: i32) -> Result<Self, PortError> {
-        Self::take(port, &Self::word_of_index(index))
-    }
-
-    fn take(port: &str, what: &str) -> Result<Self, PortError> {
-        let in_use = |user: String| PortError::InUse { port: port.to_owned(), user };
-        let failed = |error: Errno| PortError::system(port, "taking the lock", error);
-        let address = SocketAddrUnix::new_abstract_name(what.as_bytes()).map_err(failed)?;
-        let claim = Claim::make(port, what).map_err(failed)?.map_err(|other| {
-            in_use(if other == port {
-                "another port of this process".to_owned()
-            } else {
-                format!("port `{other}` of this process, which is the same interface")
-            })
-        })?;
-        let end = Instant::now() + LONGEST_FORK;
-        loop {
-            if let Some(socket) = Self::try_take(&address).map_err(failed)? {
-                return Ok(Self { _claim: claim, _socket: socket });
-            }
-            match Self::holder(&address) {
-                // A child process that this one forks holds copies of all files until its exec, so that a lock dropped just
-                // now seems to be ours still.
-                Ok(process) if process == rustix::process::getpid() && Instant::now() < end => {}
-                Ok(process) => return Err(in_use(format!("process {}", process.as_raw_nonzero()))),
-                // Dropped just now, or taken and not yet listened at.
-                Err(Errno::CONNREFUSED) if Instant::now() < end => {}
-                Err(_) => return Err(in_use("another process".to_owned())),
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn word_of_name(interface: &str) -> String {
-        format!("brickway/port/{interface}")
-    }
-
-    fn word_of_index(index: i32) -> String {
-        format!("brickway/index/{index}")
-    }
-
-    fn try_take(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Errno> {
-        let socket = unix_socket()?;
-        match rustix::net::bind(&socket, address) {
-            Ok(()) => {
-                // Listening lets others connect and so learn our process number. Nobody accepts, so those who asked
-                // stay in the queue; it is long.
-                rustix::net::listen(&socket, 4_096)?;
-                Ok(Some(socket))
-            }
-            Err(Errno::ADDRINUSE) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The process that has the lock.
-    fn holder(address: &SocketAddrUnix) -> Result<Pid, Errno> {
-        let probe = unix_socket()?;
-        rustix::net::connect(&probe, address)?;
-        Ok(rustix::net::sockopt::socket_peercred(&probe)?.pid)
-    }
-}
-
 /// Gives an interface of the thread's network namespace another link address.
 ///
 /// # Errors
@@ -564,22 +451,6 @@ pub fn set_link_address(interface: &str, mac: MacAddr) -> Result<(), PortError> 
 /// As [`set_link_address`].
 pub fn set_mtu(interface: &str, mtu: usize) -> Result<(), PortError> {
     Interface::existing(interface)?.set_mtu(mtu)
-}
-
-/// The number of the process that has a port on this interface, if one of Brickway's has.
-pub fn user_of(interface: &str) -> Option<i32> {
-    let index = Interface::new(interface).ok()?.index().ok();
-    let words = index.map(InterfaceLock::word_of_index).into_iter();
-    let mut users = words.chain([InterfaceLock::word_of_name(interface)]).filter_map(|word| {
-        let address = SocketAddrUnix::new_abstract_name(word.as_bytes()).ok()?;
-        InterfaceLock::holder(&address).ok()
-    });
-    users.next().map(|process| process.as_raw_nonzero().get())
-}
-
-fn unix_socket() -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
 #[cfg(test)]
@@ -697,48 +568,6 @@ mod tests {
                 let by_it = Interface::existing(name).unwrap();
                 assert_eq!((by_it.index().unwrap(), by_it.kernel_name().as_str()), (index, "left"));
             }
-            let lock = InterfaceLock::of_index("left", index).unwrap();
-            let error = InterfaceLock::of_index("short", index).unwrap_err().to_string();
-            assert!(
-                error.starts_with("port `short` is already in use by port `left` of this process"),
-                "{error}"
-            );
-            assert_eq!(user_of("uplink-to-the-provider"), Some(std::process::id() as i32));
-            drop(lock);
-            assert_eq!(user_of("left"), None);
-        });
-    }
-
-    #[test]
-    fn a_lock_is_for_one_and_for_its_namespace() {
-        in_namespace(|| {
-            let lock = InterfaceLock::of_name("left").unwrap();
-            InterfaceLock::of_name("right").unwrap();
-            assert_eq!((user_of("left"), user_of("middle")), (Some(std::process::id() as i32), None));
-            let error = InterfaceLock::of_name("left").unwrap_err().to_string();
-            let expected =
-                "port `left` is already in use by another port of this process; stop it or use another port";
-            assert_eq!(error, expected);
-            in_namespace(|| {
-                InterfaceLock::of_name("left").unwrap();
-            });
-            drop(lock);
-            InterfaceLock::of_name("left").unwrap();
-        });
-    }
-
-    #[test]
-    fn a_lock_of_which_a_child_process_has_a_copy_is_waited_for() {
-        in_namespace(|| {
-            let lock = InterfaceLock::of_name("left").unwrap();
-            let copy = lock._socket.try_clone().unwrap();
-            drop(lock);
-            let child = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(300));
-                drop(copy);
-            });
-            InterfaceLock::of_name("left").unwrap();
-            child.join().unwrap();
         });
     }
 }

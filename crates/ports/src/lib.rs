@@ -54,7 +54,8 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `link` | [`Links`]: the interfaces of Linux, asked by netlink |
-//! | `interface` | a port's own interface: asked and changed by ioctl; the lock that one port has on it |
+//! | `interface` | a port's own interface: asked and changed by ioctl |
+//! | `interface_lock` | the lock that one port has on an interface |
 //! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `flood` | frames that the kernel makes, sends and counts |
@@ -82,6 +83,7 @@ mod gro;
 mod host_filter;
 mod host_steering;
 mod interface;
+mod interface_lock;
 mod iptables;
 mod kernel_forwarding;
 mod kernel_relay;
@@ -134,8 +136,9 @@ pub use gro::GroOff;
 pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, MOST_STATIONS, Station, VlanId, VlanShare, XdpWay};
 pub use interface::{
-    Addresses, addresses, is_interface, kernel_name, set_link_address, set_mtu, user_of, with_address,
+    Addresses, addresses, is_interface, kernel_name, set_link_address, set_mtu, with_address,
 };
+pub use interface_lock::user_of;
 pub use iptables::{LegacyChain, keep_legacy_tables, legacy_chains};
 pub use kernel_forwarding::{
     KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelSample,

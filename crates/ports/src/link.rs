@@ -7,7 +7,7 @@
 use std::io;
 
 use packet::wire::ethernet::MacAddr;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 /// A network interface of Linux.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,14 @@ impl Links {
     /// # Errors
     /// The kernel's.
     pub fn ask() -> io::Result<Links> {
-        ask().map(Links)
+        let mut links = Vec::new();
+        // No protocol is number 0: NETLINK_ROUTE.
+        ask(None, RTM_GETLINK, &[0; LINK_HEADER], |kind, answer| {
+            if kind == RTM_NEWLINK {
+                links.extend(parse(answer));
+            }
+        })?;
+        Ok(Links(links))
     }
 
     /// Returns all of them.
@@ -113,27 +120,32 @@ pub(crate) const HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
 pub(crate) const ATTRIBUTE: usize = 4;
 
-fn ask() -> io::Result<Vec<Link>> {
-    // No protocol is number 0: NETLINK_ROUTE.
+/// Asks for all that the kernel has of a kind: what follows the header of the question, and of each answer with its type.
+pub(crate) fn ask(
+    protocol: Option<Protocol>,
+    kind: u16,
+    question: &[u8],
+    mut answer: impl FnMut(u16, &[u8]),
+) -> io::Result<()> {
     let socket =
-        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let mut request = [0; HEADER + LINK_HEADER];
-    request[..4].copy_from_slice(&((HEADER + LINK_HEADER) as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    let mut request = vec![0; HEADER];
+    request[..4].copy_from_slice(&((HEADER + question.len()) as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&kind.to_ne_bytes());
     request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend_from_slice(question);
     rustix::net::send(&socket, &request, SendFlags::empty())?;
-    let (mut links, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    let mut buffer = vec![0; 1 << 16];
     loop {
         let (length, _) = rustix::net::recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
         let mut rest = &buffer[..length];
         while let Some((kind, payload)) = next_message(&mut rest) {
             match kind {
-                RTM_NEWLINK => links.extend(parse(payload)),
                 NLMSG_ERROR | NLMSG_DONE => {
                     let error = number(payload).unwrap_or(0) as i32;
-                    return if error < 0 { Err(io::Error::from_raw_os_error(-error)) } else { Ok(links) };
+                    return if error < 0 { Err(io::Error::from_raw_os_error(-error)) } else { Ok(()) };
                 }
-                _ => {}
+                _ => answer(kind, payload),
             }
         }
     }

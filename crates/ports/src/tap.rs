@@ -16,7 +16,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::host::drop_all;
-use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, name_in, request_for};
+use crate::interface::{Interface, ifreq_ioctl, name_in, request_for};
+use crate::interface_lock::InterfaceLock;
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
 use crate::spec::option;
 use crate::DriverDoc;

@@ -57,36 +57,64 @@ impl Graph<'_> {
 /// Returns whether all that a configuration gets from ports is surely forwarded, or left to Linux.
 fn is_plain(config: &FlatConfig, specs: &[(String, String)]) -> bool {
     let follows = Follows::of(config);
-    config.elements.iter().all(|element| takes_all(element, &follows)) && !has_an_end(config, specs)
+    config.elements.iter().all(|element| takes_all(element, config, &follows)) && !has_an_end(config, specs)
 }
 
-/// Returns whether an element drops no packet that is right. An element of another class counts as a filter.
-fn takes_all(element: &FlatElement, follows: &[Follows]) -> bool {
-    // One without ports gets no packets.
+/// Returns whether an element surely drops no packet that is right. One of another class counts as a filter, and so does one whose
+/// arguments are not known to drop nothing.
+fn takes_all(element: &FlatElement, config: &FlatConfig, follows: &[Follows]) -> bool {
+    // One without ports gets no packets. These write handlers of others.
     if (element.inputs, element.outputs) == (0, 0) {
-        return true;
+        return !matches!(element.class.as_str(), "Script" | "DriverManager");
     }
     if !element.has(KEEPS_ALL) {
         return false;
     }
-    let arguments = || split_arguments(&element.config);
+    let arguments = split_arguments(&element.config);
+    let is_followed = |handler: &str, what: &[Followed]| {
+        let target = format!("{}.{handler}", element.name);
+        follows.iter().any(|follows| what.contains(&follows.what) && follows.targets.contains(&target))
+    };
     if element.has(RECEIVER) {
         // These drop what is of another protocol.
         let drops =
             |argument: &String| ["PROTOCOL", "FORCE_IP"].iter().any(|word| argument.starts_with(word));
-        return !arguments().iter().any(drops);
+        return !arguments.iter().any(drops);
     }
     if element.has(JUDGES_SOURCES) {
         // With the rp_filter of Linux, which drops the same, or with none.
-        let mode = format!("{}.mode", element.name);
-        let is_linuxs =
-            |follows: &Follows| follows.what == Followed::RpFilter && follows.targets.contains(&mode);
-        return arguments().iter().any(|argument| argument == "MODE off") || follows.iter().any(is_linuxs);
+        return arguments.iter().any(|argument| argument == "MODE off")
+            || is_followed("mode", &[Followed::RpFilter]);
+    }
+    if element.has(SENDER) || element.has(FORWARDS) {
+        return true;
     }
     match element.class.as_str() {
-        "Classifier" => arguments().last().is_some_and(|pattern| pattern == "-"),
-        _ => true,
+        "AwaitNeighbour" | "AwaitNeighbour6" | "EtherEncap" | "VLANEncap" | "VLANDecap" | "Print"
+        | "IPPrint" | "IP6Print" | "Tee" => true,
+        "Classifier" => arguments.last().is_some_and(|pattern| pattern == "-"),
+        "CheckIPHeader" | "CheckIP6Header" => {
+            arguments.iter().all(|argument| argument.starts_with("MARTIANS "))
+        }
+        // What is longer than the port's MTU, and frames to others.
+        "CheckLength" => {
+            arguments.len() == 1 && is_followed("length", &[Followed::Mtu, Followed::Mtu4, Followed::Mtu6])
+        }
+        "HostEtherFilter" => arguments.len() == 1 && is_followed("ether", &[Followed::Ether]),
+        "Strip" | "Unstrip" => arguments == ["14"],
+        "Paint" => arguments.len() == 1 && paint_of(element).is_some_and(|paint| paint > 0),
+        "PaintSwitch" => {
+            let painters = config.elements.iter().filter(|other| other.class == "Paint");
+            arguments.is_empty() && painters.filter_map(paint_of).all(|paint| paint < element.outputs)
+        }
+        "Idle" => element.inputs == 0,
+        _ => arguments.is_empty(),
     }
+}
+
+/// Returns the number that a Paint puts on packets.
+fn paint_of(element: &FlatElement) -> Option<usize> {
+    first_name(&element.config)?.parse().ok()
 }
 
 /// Returns whether what comes in by a port, or leaves a lookup for one, can come to an element that it does not leave.
@@ -107,7 +135,7 @@ fn has_an_end(config: &FlatConfig, specs: &[(String, String)]) -> bool {
             continue;
         }
         if element.has(SENDER) {
-            if spec_of(element, specs).is_some_and(|spec| spec.starts_with("null:")) {
+            if is_sink(element, specs) {
                 return true;
             }
             continue;
@@ -125,6 +153,14 @@ fn has_an_end(config: &FlatConfig, specs: &[(String, String)]) -> bool {
         next.extend(leaves.filter(|leaves| goes_on(leaves.from.1)).map(|leaves| leaves.to.0));
     }
     false
+}
+
+/// Returns whether what an element sends comes to nobody: it goes into a file or memory.
+fn is_sink(element: &FlatElement, specs: &[(String, String)]) -> bool {
+    let is_interface = |spec: String| {
+        Spec::parse(&spec).is_ok_and(|spec| !matches!(spec.driver(), "null" | "pcap" | "memory"))
+    };
+    element.class != "ToHost" && !spec_of(element, specs).is_some_and(is_interface)
 }
 
 /// What an element's first argument stands for.
@@ -247,6 +283,43 @@ mod tests {
             ),
             (with("rt4[0] -> [0] out1;", "rt4[0] -> Null -> Queue -> Idle;  Idle -> [0] out1;"), true),
             (ours.replace("checked=yes", "permitted=yes"), true),
+            // What its arguments make of an element that keeps all without them.
+            (with("in1[0] -> esp4;", "in1[0] -> Idle -> esp4;"), true),
+            (
+                with("check4 :: CheckIPHeader(MARTIANS true)", "check4 :: CheckIPHeader(BADSRC 10.0.0.2)"),
+                true,
+            ),
+            (
+                with(
+                    "check4 :: CheckIPHeader(MARTIANS true)",
+                    "check4 :: CheckIPHeader(INTERFACES 10.0.0.1/24)",
+                ),
+                true,
+            ),
+            (with("in1[0] -> esp4;", "in1[0] -> CheckLength(20) -> esp4;"), true),
+            (with("HostEtherFilter($mac)", "HostEtherFilter($mac, DROP_OWN true)"), true),
+            (with("ether eth1 in1/filter.ether", "ether eth1"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Queue -> Unqueue(ACTIVE false) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Queue(1) -> Unqueue -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Queue -> Unqueue -> esp4;"), false),
+            (with("in1[0] -> esp4;", "in1[0] -> Strip(1400) -> Unstrip(1400) -> esp4;"), true),
+            (with("in1[0] -> esp4;", "in1[0] -> Counter(COUNT_CALL 7 in1/filter.ether) -> esp4;"), true),
+            (
+                with(
+                    "in1[0] -> esp4;",
+                    "in1[0] -> Paint(0) -> p :: PaintSwitch;  p[0] -> Discard;  p[1] -> esp4;",
+                ),
+                true,
+            ),
+            (
+                with(
+                    "in1[0] -> esp4;",
+                    "in1[0] -> Paint(3) -> p :: PaintSwitch;  p[0] -> Discard;  p[1] -> esp4;",
+                ),
+                true,
+            ),
+            (with("to :: ToDevice($port);", "to :: ToDevice(memory:x);"), true),
+            (format!("{ours} Script(write in1/check4.own 10.0.0.2);"), true),
             // Not in Linux's place.
             ("FromDevice(memory:a) -> IPFilter(deny all) -> ToDevice(memory:b);".to_owned(), false),
             ("FromDevice(af_packet:eth1?steer=transit) -> Discard;".to_owned(), true),
