@@ -74,7 +74,7 @@ enum Holder {
     Unknown,
     /// One of which the kernel does not say more.
     Somebody,
-    /// A socket that is no lock, or one that is gone.
+    /// A socket that cannot be a lock, or one that is gone.
     Nobody,
     /// A user who cannot have ports.
     Stranger,
