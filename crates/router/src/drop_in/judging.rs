@@ -63,12 +63,12 @@ fn is_plain(config: &FlatConfig, specs: &[(String, String)]) -> bool {
 /// Returns whether an element surely drops no packet that is right. One of another class counts as a filter, and so does one whose
 /// arguments are not known to drop nothing.
 fn takes_all(element: &FlatElement, config: &FlatConfig, follows: &[Follows]) -> bool {
-    // One without ports gets no packets. These write handlers of others.
-    if (element.inputs, element.outputs) == (0, 0) {
-        return !matches!(element.class.as_str(), "Script" | "DriverManager");
-    }
     if !element.has(KEEPS_ALL) {
         return false;
+    }
+    // One without ports gets no packets. Of another class it may write handlers of others.
+    if (element.inputs, element.outputs) == (0, 0) {
+        return true;
     }
     let arguments = split_arguments(&element.config);
     let is_followed = |handler: &str, what: &[Followed]| {
@@ -90,8 +90,7 @@ fn takes_all(element: &FlatElement, config: &FlatConfig, follows: &[Follows]) ->
         return true;
     }
     match element.class.as_str() {
-        "AwaitNeighbour" | "AwaitNeighbour6" | "EtherEncap" | "VLANEncap" | "VLANDecap" | "Print"
-        | "IPPrint" | "IP6Print" | "Tee" => true,
+        "AwaitNeighbour" | "AwaitNeighbour6" | "EtherEncap" | "VLANEncap" | "VLANDecap" | "Tee" => true,
         "Classifier" => arguments.last().is_some_and(|pattern| pattern == "-"),
         "CheckIPHeader" | "CheckIP6Header" => {
             arguments.iter().all(|argument| argument.starts_with("MARTIANS "))
