@@ -128,7 +128,7 @@ use std::os::fd::BorrowedFd;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
-pub use af_xdp::is_behind_tags;
+pub use af_xdp::lacks_vlan_tags;
 pub use bpf::tcx_programs;
 pub use error::PortError;
 pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};

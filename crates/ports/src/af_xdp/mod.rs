@@ -90,7 +90,7 @@ use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError
 use crate::spec::option;
 use crate::DriverDoc;
 
-pub use probe::is_behind_tags;
+pub use probe::lacks_vlan_tags;
 
 /// The driver, as specs name it.
 pub(crate) static DRIVER: DriverDoc = DriverDoc {
@@ -443,7 +443,7 @@ impl Shared {
         let Attached { program: bpf, passage, .. } = attached;
         bpf.local.ask().map_err(|error| addresses_error(name, error))?;
         let fits = |mode| match mode {
-            XdpMode::Generic if probe::is_behind_tags(&link.kind) => Err(PortError::Unsupported {
+            XdpMode::Generic if probe::lacks_vlan_tags(&link.kind) => Err(PortError::Unsupported {
                 port: name.to_owned(),
                 problem: format!(
                     "frames come to a program of a {0} without their VLAN tags; expected `af_packet:{name}`",

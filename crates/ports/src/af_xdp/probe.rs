@@ -54,7 +54,7 @@ pub(super) fn takes_tags_out(name: &str) -> bool {
 const BEHIND_TAGS: [&str; 7] = ["bond", "bridge", "ipvlan", "macvlan", "macvtap", "openvswitch", "team"];
 
 /// Returns whether frames come to interfaces of this kind without their tags, where the program runs in the kernel's stack.
-pub fn is_behind_tags(kind: &str) -> bool {
+pub fn lacks_vlan_tags(kind: &str) -> bool {
     BEHIND_TAGS.contains(&kind)
 }
 

@@ -137,7 +137,7 @@ impl PortSettings {
         }
         let links = Links::ask().ok();
         let kind = links.and_then(|links| Some(links.named(&self.name)?.kind.clone())).unwrap_or_default();
-        if ports::is_behind_tags(&kind) && self.options.is_empty() {
+        if ports::lacks_vlan_tags(&kind) && self.options.is_empty() {
             self.driver = Driver::AfPacket;
             return;
         }

@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn files_are_tried_with_the_rights_of_the_user_and_no_others() {
-        if !geteuid().is_root() {
-            println!("skipped: root alone may take another user's rights");
+        // Root alone may take another user's rights.
+        if !testbed::is_root() {
             return;
         }
         let folder = std::env::temp_dir().join(format!("brickway-user-{}", std::process::id()));
