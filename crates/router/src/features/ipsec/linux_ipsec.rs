@@ -12,11 +12,12 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use control::cluster::member::MemberShared;
 use control::cluster::protection::Told;
 use control::esp_hooks::EspHooksError;
@@ -30,7 +31,7 @@ use elements::devices::follow_linux::Followed;
 use elements::ipsec::{Activation, Contents, Database, Entry, Kept, PolicyAction};
 use graph::setup::Shared;
 use ipsec::{Association, Backend};
-use packet::pulse::{self, Holder};
+use packet::pulse::Holder;
 use packet::sync::lock;
 use ports::PERMITTED_MARK;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -632,8 +633,9 @@ fn is_same(known: &Sa, new: &Sa) -> bool {
 }
 
 /// The thread: follows the kernel, reports to it, judges what was caught.
-fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
+fn work(common: &Arc<Common>, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
     let (mut watch, mut requests) = kernel.unzip();
+    let mut starting: Option<Receiver<Result<Caught>>> = None;
     let mut caught: Option<Caught> = None;
     let mut due = Instant::now() + PERIOD;
     let mut retry = Instant::now();
@@ -664,13 +666,21 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
         if !needs_catching {
             state.not_caught = None;
         }
-        if needs_catching && caught.is_none() && retry <= Instant::now() {
+        if needs_catching && caught.is_none() && starting.is_none() && retry <= Instant::now() {
             retry = Instant::now() + RETRY;
             let source = state.cluster.as_ref().map(InCluster::checked_source);
-            // The kernel may have to load modules, which takes seconds; the main thread has to look at the state meanwhile.
-            drop(state);
-            let started = pulse::aside(|| Caught::start(source));
-            state = common.lock();
+            match begin_to_catch(common, source) {
+                Ok(result) => starting = Some(result),
+                Err(error) => _ = state.has_started_to_catch(Err(error)),
+            }
+        }
+        let started = match starting.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Empty)) => None,
+            Some(Ok(started)) => Some(started),
+            Some(Err(TryRecvError::Disconnected)) => Some(Err(anyhow!("a fault of the router"))),
+        };
+        if let Some(started) = started {
+            starting = None;
             caught = state.has_started_to_catch(started);
             if caught.is_some() && common.takes_associations(&state) {
                 state.take_over(common.window);
@@ -722,6 +732,20 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
         super::report::report_at_end(&mut common.lock(), requests);
     }
     pulse.retire();
+}
+
+/// Begins to catch ESP of Linux's own, on a thread that wakes this one with its result. The kernel may have to load modules, which takes
+/// seconds: policies that come meanwhile count at once, and Linux protects their packets.
+fn begin_to_catch(common: &Arc<Common>, source: Option<[u8; 6]>) -> Result<Receiver<Result<Caught>>> {
+    let (sender, receiver) = channel();
+    let common = common.clone();
+    let catch = move || {
+        // Nobody wants it any more where the router has ended.
+        let _ = sender.send(Caught::start(source));
+        common.wake();
+    };
+    std::thread::Builder::new().name("esp-hooks".to_owned()).spawn(catch)?;
+    Ok(receiver)
 }
 
 /// Waits until there is something to do.
