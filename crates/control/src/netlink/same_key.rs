@@ -5,8 +5,8 @@
 //!   key; the first is in force. When it goes the next one is, of which the kernel says nothing then: so
 //!   those behind the first are kept here.
 //! - **IPv6 routes that are not paths of one route**: those of router advertisements, of interfaces, and to
-//!   next-hop objects. Linux takes the one with the best preference (`RTA_PREF`, RFC 4191), and of these the
-//!   first, where it forwards. All of them are kept here.
+//!   next-hop objects. Linux takes the one with the best preference (`RTA_PREF`, RFC 4191), and of these one by the
+//!   incoming interface, else the first, where it forwards. All of them are kept here.
 //! - **IPv6 paths that go one by one.** `RTM_DELROUTE` of IPv6 may mean one path of several, and names only
 //!   that one. So IPv6 routes with several paths are kept here, and what is left of one is reported as the
 //!   route.
@@ -210,8 +210,10 @@ impl Several {
     }
 
     /// The one that Linux takes, of IPv6 routes (`find_rr_leaf` where `all.forwarding` is set): the first of those
-    /// with the best preference. Which path of several, or of an object, has what preference no message says; and
-    /// whether a route counts whose link has no carrier depends on settings.
+    /// with the best preference, of which those out by the interface that the packet came by go first
+    /// (`ip6_pol_route_input` has that interface where a host's own packets have the one they are bound to). Which
+    /// path of several, or of an object, has what preference no message says; and whether a route counts whose link
+    /// has no carrier depends on settings.
     fn elected(&self) -> Option<Route> {
         let first = self.first.as_ref()?;
         let mut best = first;
@@ -225,13 +227,14 @@ impl Several {
             Hops::Paths(paths) => matches!(paths[..], [Path { is_down: false, .. }]),
             Hops::Object(_) => false,
         };
-        let all_are_clear = self.behind.is_empty() || is_clear(first) && self.behind.iter().all(is_clear);
-        let only_linux = if all_are_clear {
-            let mut all = std::iter::once(first).chain(&self.behind);
-            all.find_map(|route| route.only_linux)
-        } else {
-            Some(OnlyLinux::Choice)
-        };
+        let interface = |route: &Route| paths(route).first().map(|path| path.index);
+        let depends_on_input =
+            |route: &Route| route.preference == best.preference && interface(route) != interface(best);
+        let all = || std::iter::once(first).chain(&self.behind);
+        let is_certain =
+            self.behind.is_empty() || all().all(|route| is_clear(route) && !depends_on_input(route));
+        let only_linux =
+            if is_certain { all().find_map(|route| route.only_linux) } else { Some(OnlyLinux::Choice) };
         Some(Route { only_linux, ..best.clone() })
     }
 }
@@ -406,10 +409,14 @@ mod tests {
         assert_eq!(same.removed(&equal), Outcome::tell(Change::RouteGone(low.key)));
         assert!(same.keys.is_empty());
 
-        // Whether a path counts that has no carrier, and what preference one path of several has, no message says.
+        // Whether a path counts that has no carrier, and what preference one path of several has, no message says. A
+        // packet leaves by the interface that it came by where it can.
         let down = Path { is_down: true, ..paths(&low)[0] };
+        let elsewhere = Path { index: 8, ..paths(&low)[0] };
         for odd in [
             Route { hops: Hops::Paths(vec![down]), ..low.clone() },
+            Route { hops: Hops::Paths(vec![elsewhere]), ..equal.clone() },
+            Route { kind: RouteKind::Blackhole, hops: Hops::None, ..equal.clone() },
             route("::/0", &["fe80::4", "fe80::5"]),
             Route { hops: Hops::Object(7), ..low.clone() },
         ] {

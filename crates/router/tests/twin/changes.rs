@@ -129,6 +129,43 @@ fn route6(draw: &mut Draw<'_>) -> String {
     format!("ip -6 route {verb} {prefix}{from} {way}{metric}{table}{attributes}")
 }
 
+/// Some routes that share prefix and table: which of them counts, and which comes back.
+pub(crate) fn crowd(draw: &mut Draw<'_>) -> String {
+    let is_ipv4 = !draw.0.one_in(3);
+    [0; 6].map(|_| if is_ipv4 { crowded4(draw) } else { crowded6(draw) }).join("; ")
+}
+
+fn crowded4(draw: &mut Draw<'_>) -> String {
+    let verb =
+        draw.of(&["append", "append", "prepend", "prepend", "prepend", "replace", "change", "del", "del"]);
+    let tos = draw.maybe(12, |_| "tos 0x10".into());
+    let metric = draw.maybe(12, |_| "metric 10".into());
+    // Without a way the first one goes.
+    if verb == "del" && !draw.0.one_in(4) {
+        return format!("ip route del 10.9.1.0/24{tos}{metric}");
+    }
+    let way = match draw.0.below(8) {
+        0 => format!("dev eth{}", draw.number(1, 3)),
+        1 => format!("nhid {}", draw.number(1, 6)),
+        _ => format!("via 10.0.{}.2", draw.number(1, 3)),
+    };
+    format!("ip route {verb} 10.9.1.0/24 {way}{tos}{metric}")
+}
+
+fn crowded6(draw: &mut Draw<'_>) -> String {
+    let verb = draw.of(&["append", "append", "append", "replace", "change", "del", "del"]);
+    let metric = draw.maybe(12, |_| "metric 110".into());
+    if verb == "del" && !draw.0.one_in(4) {
+        return format!("ip -6 route del 2001:db8:9:1::/64{metric}");
+    }
+    let way = match draw.0.below(8) {
+        0 => format!("dev eth{}", draw.number(1, 3)),
+        1 => format!("nhid {}", draw.number(1, 6)),
+        _ => format!("via 2001:db8:{}::2", draw.number(1, 3)),
+    };
+    format!("ip -6 route {verb} 2001:db8:9:1::/64 {way}{metric}")
+}
+
 fn next_hop(draw: &mut Draw<'_>) -> String {
     let number = draw.number(1, 6);
     match draw.0.below(8) {

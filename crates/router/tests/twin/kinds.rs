@@ -60,7 +60,7 @@ const PLAIN: Kind = Kind {
     change: |draw| crate::changes::plain(draw),
 };
 
-pub(crate) static KINDS: [Kind; 16] = [
+pub(crate) static KINDS: [Kind; 17] = [
     PLAIN,
     Kind { name: "ipv4", here: &["sysctl -qw net.ipv6.conf.all.disable_ipv6=1"], ..PLAIN },
     Kind {
@@ -71,6 +71,13 @@ pub(crate) static KINDS: [Kind; 16] = [
             "ip -4 addr flush dev eth3",
             "ip -4 addr flush dev eth4",
         ],
+        ..PLAIN
+    },
+    Kind {
+        name: "crowd",
+        // Without these a router that lost a route would leave its packets to Linux, and nobody would see it.
+        here: &["ip route add blackhole 10.9.0.0/16; ip -6 route add blackhole 2001:db8:9::/48"],
+        change: |draw| crate::changes::crowd(draw),
         ..PLAIN
     },
     Kind {
