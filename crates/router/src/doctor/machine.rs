@@ -204,10 +204,9 @@ pub(super) fn user(settings: &Settings, file: Option<PathBuf>) -> Option<Finding
         Ok(Err(_)) if settings.general.user.is_some() => {
             Finding::ok(NAME, "the router stays root's, as the settings have it")
         }
-        Ok(Err(reason)) => {
-            let (what, remedy) = reason.split_once("; expected ").unwrap_or((&reason, ""));
-            let remedy = if remedy.is_empty() { Remedy::None } else { Remedy::ByHand(remedy.to_owned()) };
-            Finding::warn(NAME, format!("the router stays root's: {what}"), WHY, remedy)
+        Ok(Err(stays)) => {
+            let remedy = stays.expected.map_or(Remedy::None, Remedy::ByHand);
+            Finding::warn(NAME, format!("the router stays root's: {}", stays.reason), WHY, remedy)
         }
         Err(error) => Finding::bad(NAME, format!("{error:#}"), "the router does not start", Remedy::None),
     })

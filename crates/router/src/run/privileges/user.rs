@@ -1,7 +1,7 @@
 //! Whose process a router becomes: the user of the settings, or `brickway` where the machine has that user.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use anyhow::{Context, Result, bail};
 use control::accounts::{Account, account, group_name};
@@ -17,6 +17,31 @@ const USUAL: &str = "brickway";
 /// Makes that user where there is no package.
 const MAKE: &str = "useradd --system --no-create-home --shell /usr/sbin/nologin brickway";
 
+/// Why a router stays root's.
+#[derive(Debug)]
+pub(crate) struct StaysRoot {
+    pub(crate) reason: String,
+    /// What would have it become the user's.
+    pub(crate) expected: Option<String>,
+}
+
+impl fmt::Display for StaysRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.expected.iter().try_for_each(|expected| write!(f, "; expected {expected}"))
+    }
+}
+
+impl StaysRoot {
+    fn for_reason(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), expected: None }
+    }
+
+    fn expecting(self, expected: impl Into<String>) -> Self {
+        Self { expected: Some(expected.into()), ..self }
+    }
+}
+
 /// Returns whose process a router of ports becomes, or why it stays root's. It has read `own` files, and reads them again.
 ///
 /// # Errors
@@ -25,7 +50,7 @@ const MAKE: &str = "useradd --system --no-create-home --shell /usr/sbin/nologin 
 pub(crate) fn choose(
     settings: &Settings,
     own: impl IntoIterator<Item = PathBuf>,
-) -> Result<std::result::Result<Account, String>> {
+) -> Result<std::result::Result<Account, StaysRoot>> {
     let wanted = settings.general.user.as_deref();
     let reason = match user_of_machine(wanted.unwrap_or(USUAL)) {
         Ok(account) => match reason_to_stay(settings, own, &account)? {
@@ -46,12 +71,16 @@ pub(super) fn is_made() -> bool {
 }
 
 /// Returns a user of this machine, or what is wrong with the name.
-fn user_of_machine(name: &str) -> std::result::Result<Account, String> {
+fn user_of_machine(name: &str) -> std::result::Result<Account, StaysRoot> {
     match account(name) {
-        Some(account) if account.user == 0 => Err("the settings have user = \"root\"".to_owned()),
+        Some(account) if account.user == 0 => Err(StaysRoot::for_reason("the settings have user = \"root\"")),
         Some(account) => Ok(account),
-        None if name == USUAL => Err(format!("there is no user '{USUAL}'; expected one: {MAKE}")),
-        None => Err(format!("there is no user '{name}' in /etc/passwd; expected one, or \"root\"")),
+        None if name == USUAL => {
+            Err(StaysRoot::for_reason(format!("there is no user '{USUAL}'"))
+                .expecting(format!("one: {MAKE}")))
+        }
+        None => Err(StaysRoot::for_reason(format!("there is no user '{name}' in /etc/passwd"))
+            .expecting("one, or \"root\"")),
     }
 }
 
@@ -60,20 +89,20 @@ fn reason_to_stay(
     settings: &Settings,
     own: impl IntoIterator<Item = PathBuf>,
     account: &Account,
-) -> Result<Option<String>> {
+) -> Result<Option<StaysRoot>> {
     let Account { name, .. } = account;
     let effective = capabilities(None).context("cannot read its capabilities")?.effective;
     if !effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
-        return Ok(Some(
-            "it may not change its user; expected capabilities SETUID and SETGID at the start".to_owned(),
-        ));
+        let stays = StaysRoot::for_reason("it may not change its user");
+        return Ok(Some(stays.expecting("capabilities SETUID and SETGID at the start")));
     }
     if let Some(port) = settings.ports.iter().find(|port| port.driver == Driver::Dpdk) {
-        return Ok(Some(format!("DPDK opens files of root for port '{}'", port.name)));
+        let reason = format!("DPDK opens files of root for port '{}'", port.name);
+        return Ok(Some(StaysRoot::for_reason(reason)));
     }
     let writes = |option: &str| option.starts_with("trace=") || option.starts_with("capture=");
     if let Some(port) = settings.ports.iter().find(|port| port.options.split('&').any(writes)) {
-        return Ok(Some(format!("port '{}' writes a file", port.name)));
+        return Ok(Some(StaysRoot::for_reason(format!("port '{}' writes a file", port.name))));
     }
     let of_features = settings.features.all().into_iter().flat_map(|feature| feature.files());
     let mut files = own.into_iter().chain(of_features);
@@ -84,12 +113,12 @@ fn reason_to_stay(
         Ok(None) => None,
         Ok(Some((path, error))) => {
             let (path, group) = (path.display(), group_name(account.group));
-            Some(format!(
-                "user '{name}' cannot open '{path}', which a reload opens: {error}; expected a file that it can read, as in \
-                 /etc/brickway: chgrp {group} {path} && chmod g+r {path}"
-            ))
+            let reason = format!("user '{name}' cannot open '{path}', which a reload opens: {error}");
+            Some(StaysRoot::for_reason(reason).expecting(format!(
+                "a file that it can read, as in /etc/brickway: chgrp {group} {path} && chmod g+r {path}"
+            )))
         }
-        Err(error) => Some(format!("it cannot become user '{name}': {error}")),
+        Err(error) => Some(StaysRoot::for_reason(format!("it cannot become user '{name}': {error}"))),
     })
 }
 
