@@ -82,7 +82,7 @@ pub struct Hop {
     pub via: Option<IpAddr>,
     /// The interface.
     pub device: Option<String>,
-    /// Its share, if there are several.
+    /// Its share, if there are several; else 1.
     pub weight: u32,
 }
 
@@ -435,7 +435,7 @@ impl Unfinished {
 
     /// The route, now that it has all its lines. The family is that of the row before, for a `default` without any
     /// sign of one.
-    fn finish(self, is_ipv6: bool) -> Result<IpRoute, IpRouteProblem> {
+    fn finish(mut self, is_ipv6: bool) -> Result<IpRoute, IpRouteProblem> {
         let prefix = self.prefix.unwrap_or_else(|| {
             let of_gateway = self.hops.iter().find_map(|hop| hop.via).map(|via| {
                 // A family is named where it is not that of the route.
@@ -456,6 +456,9 @@ impl Unfinished {
         let leads_nowhere = |hop: &Hop| hop.via.is_none() && hop.device.is_none();
         if self.kind == RouteKind::Unicast && self.hops.is_empty() || self.hops.iter().any(leads_nowhere) {
             return Err(IpRouteProblem::NoNextHop(self.text));
+        }
+        if let [only] = &mut self.hops[..] {
+            only.weight = 1;
         }
         Ok(IpRoute {
             prefix,

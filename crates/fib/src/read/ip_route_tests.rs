@@ -76,6 +76,15 @@ default dev tun0 metric 2048 pref medium
     );
 }
 
+/// The share of a hop counts beside others only.
+#[test]
+fn the_only_hop_has_no_weight() {
+    let of = |text: &str| IpRoutes::new(text.as_bytes()).next().unwrap().unwrap().1;
+    let route = of("203.0.113.0/24 proto bird\n\tnexthop via 192.0.2.9 dev eth1 weight 2\n");
+    assert_eq!(route, of(&route.to_string()));
+    assert_eq!(route.hops[0].weight, 1);
+}
+
 /// `default` is of the family that the row shows, else of the row before, else IPv4.
 #[test]
 fn the_family_of_default() {
