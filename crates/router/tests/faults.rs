@@ -338,6 +338,19 @@ fn a_link_goes_down_and_up(driver: &str) {
     assert!((68..=offered - 3).contains(&lost), "{lost} of {offered}:\n{}", counts.printed);
 }
 
+fn a_link_is_down_at_the_start(driver: &str) {
+    let network = hosts();
+    network.ip("r", "link set eth2 down");
+    let mut bed = Bed::new(network, &ports(driver), &switch(PUSHED), "");
+    bed.says("port eth2: the interface is down; the port goes on when it is up", 1);
+    bed.goes_on();
+    bed.network.ip("r", "link set eth2 up");
+    know_neighbours(&bed.network, 2);
+    bed.comes_to_reach(2);
+    bed.says("port eth2: the interface is back", 1);
+    bed.goes_on();
+}
+
 fn nobody_reads(driver: &str) {
     for (way, element) in [(PUSHED, "to2"), ("queue :: Queue(64) -> to2 :: ToDevice($P2)", "queue")] {
         let [first, second, _] = ports(driver);
@@ -446,6 +459,7 @@ macro_rules! with_each_driver {
 with_each_driver! {
     an_interface_vanishes_and_returns,
     a_link_goes_down_and_up,
+    a_link_is_down_at_the_start,
     nobody_reads,
     frames_are_too_long,
     the_pool_runs_out,
@@ -498,9 +512,7 @@ fn an_interface_that_will_not_do_is_refused() {
         "af_xdp:eth2",
         "MTU 9000 of eth2: a frame of 1856 bytes holds 1710 at most; expected --frame-size 9146",
     );
-    network.ip("r", "link set eth2 down");
     for port in ports("af_packet").iter().chain(&ports("af_xdp")).filter(|port| port.ends_with('2')) {
-        refuses(port, "interface `eth2` is down; bring it up with `ip link set eth2 up`");
         network.ip("r", "link set eth2 name eth7");
         refuses(port, "there is no interface `eth2`; there are eth0, eth1, eth7, lo");
         network.ip("r", "link set eth7 name eth2");

@@ -101,13 +101,10 @@ enum Link {
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Claim {
-    /// Takes an interface that has to be there, Ethernet, and up.
+    /// Takes an interface that has to be there, and Ethernet. Of one that is down the user is told.
     pub(crate) fn of(name: &str, warn: fn(&str)) -> Result<Self, PortError> {
         let interface = Interface::existing(name)?;
         interface.mac()?;
-        if !interface.is_up()? {
-            return Err(PortError::InterfaceDown { name: name.to_owned() });
-        }
         let lock = InterfaceLock::of_name(name)?;
         let claim = Self {
             name: name.to_owned(),
@@ -121,6 +118,9 @@ impl Claim {
             link: Mutex::default(),
         };
         claim.hold()?;
+        if let Some(problem) = claim.absence() {
+            claim.tell(problem);
+        }
         Ok(claim)
     }
 
@@ -244,7 +244,7 @@ impl AfPacketPort {
         let steer = Steer::take(spec)?;
         let claim = Arc::new(Claim::of(&name, options.warn)?);
         let interface = &claim.interface;
-        let (mac, mtu) = (interface.mac()?, interface.mtu()?);
+        let (mac, mtu, is_up) = (interface.mac()?, interface.mtu()?, interface.is_up()?);
         let screen = match steer {
             Steer::All => None,
             Steer::Transit => Some(Arc::new(Screen::load(&name)?)),
@@ -252,9 +252,9 @@ impl AfPacketPort {
         let mut receivers = Vec::with_capacity(options.rx_queues);
         for number in 0..options.rx_queues {
             let plan = Plan { slots, number, fanout: options.rx_queues > 1 };
-            receivers.push(AfPacketRx::new(Arc::clone(&claim), plan, screen.clone())?);
+            receivers.push(AfPacketRx::new(Arc::clone(&claim), plan, screen.clone(), is_up)?);
         }
-        if let Some(screen) = screen.as_ref().filter(|_| !receivers.is_empty()) {
+        if let Some(screen) = screen.as_ref().filter(|_| is_up && !receivers.is_empty()) {
             screen.attach(interface.index()?)?;
         }
         for receiver in &mut receivers {

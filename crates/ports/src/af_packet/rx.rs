@@ -53,9 +53,16 @@ pub(super) struct AfPacketRx {
 }
 
 impl AfPacketRx {
-    /// A queue; with a screen it gets only what is ours.
-    pub(super) fn new(claim: Arc<Claim>, plan: Plan, screen: Option<Arc<Screen>>) -> Result<Self, PortError> {
-        let (socket, ring, index, mtu) = Self::open(&claim, plan, screen.as_deref())?;
+    /// A queue; with a screen it gets only what is ours. On an interface that is down it begins as on one that is gone: no
+    /// group of sockets has members there (before Linux 6.14).
+    pub(super) fn new(
+        claim: Arc<Claim>,
+        plan: Plan,
+        screen: Option<Arc<Screen>>,
+        is_up: bool,
+    ) -> Result<Self, PortError> {
+        let first = Plan { fanout: plan.fanout && is_up, ..plan };
+        let (socket, ring, index, mtu) = Self::open(&claim, first, screen.as_deref())?;
         Ok(Self {
             screen,
             ring,
@@ -67,8 +74,8 @@ impl AfPacketRx {
             index,
             plan,
             next_look: Instant::now(),
-            gone: false,
-            lost: false,
+            gone: !is_up,
+            lost: !is_up,
             warned: AtomicBool::new(false),
             stats: QueueStats::default(),
             kernel_drops: Cell::new(0),
@@ -194,6 +201,10 @@ impl RxQueue for AfPacketRx {
     }
 
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        if self.gone {
+            self.look();
+            return 0;
+        }
         let first = batch.len();
         let wanted = max.min(batch.room());
         let mut spare: Option<Packet> = None;

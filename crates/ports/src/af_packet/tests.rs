@@ -364,6 +364,31 @@ fn frames_that_cannot_be_sent_are_counted() {
 }
 
 #[test]
+fn a_port_may_be_opened_while_its_interface_is_down() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right down");
+        // Several queues form a group once it is up.
+        let options = OpenOptions { rx_queues: 2, ..OpenOptions::default() };
+        let (mut left, mut right) = (open("left"), crate::open("right", &options).unwrap());
+        let (mut tx, mut back) = (left.take_tx(0).unwrap(), right.take_tx(0).unwrap());
+        let mut receivers: Vec<_> = (0..2).map(|queue| right.take_rx(queue).unwrap()).collect();
+        let mut pool = pool(256);
+        send(&mut *back, &mut pool, &frames(3, 60));
+        assert_eq!((back.stats().count(Event::LinkDown), back.stats().packets), (3, 0));
+        ip("link set right up");
+        let mut received = Batch::new();
+        soon("both queues are there", || {
+            send(&mut *tx, &mut pool, &frames(1, 60));
+            receivers.iter_mut().map(|rx| rx.receive(&mut pool, &mut received, 32)).sum::<usize>() > 0
+                && receivers.iter().all(|rx| rx.due_in_ns().is_none())
+        });
+        send(&mut *back, &mut pool, &frames(4, 60));
+        assert_eq!(receive_numbered(&mut *left.take_rx(0).unwrap(), &mut pool, 4), frames(4, 60));
+    });
+}
+
+#[test]
 fn errors_say_what_to_do() {
     in_namespace(|| {
         let message = |spec: &str| crate::open(spec, &OpenOptions::default()).err().unwrap().to_string();
@@ -374,8 +399,6 @@ fn errors_say_what_to_do() {
         let expected =
             "port `left` is already in use by another port of this process; stop it or use another port";
         assert_eq!(message("left"), expected);
-        ip("link set right down");
-        assert_eq!(message("right"), "interface `right` is down; bring it up with `ip link set right up`");
         assert_eq!(
             message("right?ring=1"),
             "port `right?ring=1`: `ring=1` is wrong: a number from 32 to 1048576 is expected"

@@ -229,6 +229,11 @@ impl Shared {
         self.generation.load(Ordering::Relaxed)
     }
 
+    /// Whether the interface was up since the port was opened.
+    fn has_begun(&self) -> bool {
+        self.generation() > 0
+    }
+
     fn steered(&self) -> Steered {
         lock(&self.attached).program.steered()
     }
@@ -530,6 +535,7 @@ impl AfXdpPort {
         }
         let interface = &claim.interface;
         let (index, mac, mtu) = (interface.index()?, interface.mac()?, interface.mtu()?);
+        let interface_is_up = interface.is_up()?;
         // What registers memory counts as locked memory, for users other than root.
         let _ = rustix::process::setrlimit(
             rustix::process::Resource::Memlock,
@@ -549,12 +555,19 @@ impl AfXdpPort {
         let mut shared = Shared {
             claim,
             options: own,
-            generation: AtomicU64::new(1),
+            generation: AtomicU64::new(0),
             mac: AtomicU64::new(0),
             attached: Mutex::new(attached),
             halves: Vec::new(),
         };
-        shared.attach(&mut lock(&shared.attached))?;
+        if interface_is_up {
+            shared.attach(&mut lock(&shared.attached))?;
+            shared.generation = AtomicU64::new(1);
+        } else {
+            let link = probe::link(index as u32);
+            let link = link.map_err(|error| PortError::system(&name, "asking for the queues", error))?;
+            lock(&shared.attached).queues = link.rx_queues.min(shared.options.queues);
+        }
         let rx_queues = options.rx_queues.min(lock(&shared.attached).queues);
         shared.halves = (0..rx_queues).map(|_| Mutex::default()).collect();
         let shared = Arc::new(shared);

@@ -334,7 +334,13 @@ impl Joining {
 
 impl RxQueue for AfXdpRx {
     fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        self.open(pool)
+        if self.shared.has_begun() {
+            return self.open(pool);
+        }
+        self.shared.check_frames(pool)?;
+        self.dead = true;
+        self.close(pool);
+        Ok(())
     }
 
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {

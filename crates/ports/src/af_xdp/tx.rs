@@ -316,7 +316,7 @@ fn take_further(further: &mut Chunks, offset: u64, most_parts: usize) -> bool {
 
 impl TxQueue for AfXdpTx {
     fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        self.open(pool)
+        if self.shared.has_begun() { self.open(pool) } else { Ok(()) }
     }
 
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {

@@ -89,7 +89,7 @@ fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) ->
     let kind = if link.kind.is_empty() { "a card" } else { &link.kind };
     if !link.is_up {
         let remedy = Remedy::Run(format!("ip link set {name} up"));
-        findings.push(Finding::bad(name, "it is down", "no router starts with a port that is down", remedy));
+        findings.push(Finding::bad(name, "it is down", "nothing comes in or goes out by it", remedy));
     } else if !link.has_carrier {
         let why = "nothing comes in or goes out by it";
         let remedy = Remedy::ByHand("its cable, or its other end".to_owned());
