@@ -82,11 +82,16 @@ INLINE int is_to_us(struct __sk_buff *packet, __u16 type) {
            is_station(destination, type);
 }
 
+// Reads the header of an IPv4 packet and what may be that of UDP behind it, which is zero where it is not there. Whether it has
+// read the first.
+INLINE int load_ipv4(struct __sk_buff *packet, __u32 at, __u8 *header) {
+    return load_bytes(packet, at, header, IPV4_BYTES + UDP_BYTES) == 0 || load_bytes(packet, at, header, IPV4_BYTES) == 0;
+}
+
 // Whether an IPv4 packet, transit by its address, is for a client of DHCP. The header of a frame with its tag beside is as long.
 INLINE int is_client_at(struct __sk_buff *packet, __u32 at, const __u8 *header) {
     __u8 destination[6], transport[UDP_BYTES + CLIENT_ADDRESS + 6];
-    if (header[9] != PROTOCOL_UDP || load_bytes(packet, at + IPV4_BYTES, transport, UDP_BYTES) != 0 ||
-        length_at(transport + 2) != CLIENT_PORT)
+    if (header[9] != PROTOCOL_UDP || length_at(header + IPV4_BYTES + 2) != CLIENT_PORT)
         return 0;
     if (load_bytes(packet, 0, destination, sizeof(destination)) != 0)
         return 0;
@@ -136,7 +141,7 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
     int is_ours;
     switch (type) {
     case TYPE_IPV4:
-        if (load_bytes(packet, at, header, IPV4_BYTES) != 0)
+        if (!load_ipv4(packet, at, header))
             return LEFT_HOST;
         kind = kind_of_ipv4(header, ANY_LENGTH);
         is_ours = kind == PLAIN_TRANSIT;

@@ -26,6 +26,7 @@
 //! these when it joined others; it then names all paths of its set.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 
@@ -228,8 +229,11 @@ impl Several {
             Hops::Object(_) => false,
         };
         let interface = |route: &Route| paths(route).first().map(|path| path.index);
-        let depends_on_input =
-            |route: &Route| route.preference == best.preference && interface(route) != interface(best);
+        // Packets to addresses of a link, which every interface has routes for, are never forwarded.
+        let is_of_link = matches!(first.key.prefix.addr(), IpAddr::V6(addr) if is_of_link(addr));
+        let depends_on_input = |route: &Route| {
+            !is_of_link && route.preference == best.preference && interface(route) != interface(best)
+        };
         let all = || std::iter::once(first).chain(&self.behind);
         let is_certain =
             self.behind.is_empty() || all().all(|route| is_clear(route) && !depends_on_input(route));
@@ -241,6 +245,11 @@ impl Several {
 
 fn is_of_part(key: &RouteKey, part: Part) -> bool {
     key.prefix.addr().is_ipv4() == (part == Part::Routes4)
+}
+
+/// Whether it is link-local, or of a group.
+fn is_of_link(addr: Ipv6Addr) -> bool {
+    addr.is_unicast_link_local() || addr.is_multicast()
 }
 
 fn is_ipv6(route: &Route) -> bool {
