@@ -134,6 +134,8 @@ pub struct Handler {
     pub write: Option<&'static dyn Write>,
     /// Whether it is for the configuration's own scripts only, not for clients of control sockets: it reaches beyond the router.
     pub private: bool,
+    /// Whether reading it does something: who may only look does not read it.
+    pub acts: bool,
     /// The name of the metric that its number is, without `brickway_`: a count ends with `_total`.
     pub metric: Option<&'static str>,
 }
@@ -146,7 +148,7 @@ impl Handler {
         doc: &'static str,
         read: &'static dyn Read,
     ) -> Self {
-        Self { name, doc, combine, read: Some(read), write: None, private: false, metric: None }
+        Self { name, doc, combine, read: Some(read), write: None, private: false, acts: false, metric: None }
     }
 
     /// A handler to write.
@@ -158,6 +160,7 @@ impl Handler {
             read: None,
             write: Some(write),
             private: false,
+            acts: false,
             metric: None,
         }
     }
@@ -170,7 +173,16 @@ impl Handler {
         read: &'static dyn Read,
         write: &'static dyn Write,
     ) -> Self {
-        Self { name, doc, combine, read: Some(read), write: Some(write), private: false, metric: None }
+        Self {
+            name,
+            doc,
+            combine,
+            read: Some(read),
+            write: Some(write),
+            private: false,
+            acts: false,
+            metric: None,
+        }
     }
 
     /// A handler to read and to write a field, which all workers have alike.
@@ -201,6 +213,12 @@ impl Handler {
     /// The same handler, for the configuration's own scripts only.
     pub const fn private(mut self) -> Self {
         self.private = true;
+        self
+    }
+
+    /// The same handler, of which reading does something.
+    pub const fn acting(mut self) -> Self {
+        self.acts = true;
         self
     }
 

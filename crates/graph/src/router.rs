@@ -568,8 +568,38 @@ impl Router {
         self.workers.iter_mut().map(|worker| worker.ask(call.clone())).collect()
     }
 
-    /// Reads `element.handler argument` and combines the values of all copies; without an element, a handler of the router.
+    /// Reads `element.handler argument` for somebody who may only look, and combines the values of all copies; without an element,
+    /// a handler of the router.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it has no value, or it is not for others: it reaches beyond the router, or reading it does something.
     pub fn read(&mut self, path: &str) -> Result<String, String> {
+        let target = path.trim().split(char::is_whitespace).next().unwrap_or_default();
+        let known = match self.resolve(target)? {
+            Some((element, name)) => {
+                let name = name.to_owned();
+                self.on_copy(0, move |graph| graph.context().handler(element, &name)).flatten()
+            }
+            None => None,
+        };
+        match known {
+            Some(Handler { private: true, .. }) => {
+                Err(format!("'{target}' is for scripts of the configuration only"))
+            }
+            Some(Handler { acts: true, .. }) => {
+                Err(format!("reading '{target}' does something; expected a handler that only tells"))
+            }
+            _ => self.read_own(path),
+        }
+    }
+
+    /// As [`Router::read`], any handler, for whoever starts the router.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it has no value.
+    pub fn read_own(&mut self, path: &str) -> Result<String, String> {
         let (target, argument) = path.trim().split_once(char::is_whitespace).unwrap_or((path.trim(), ""));
         let Some((element, handler)) = self.resolve(target)? else {
             let name = target.to_owned();

@@ -122,6 +122,50 @@ fn metrics_and_the_api_say_what_show_says() {
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
 
+/// What reads files, or does something when it is read, is not for those who may look.
+#[test]
+fn no_handler_that_acts_is_read() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let secret = network.folder.write("secret", "a word of root's\n");
+    let config = network.folder.write(
+        "acts.click",
+        "Idle -> sw :: Switch(0) -> Discard; sw[1] -> Discard;
+         s :: Script(TYPE PASSIVE, write sw.switch 1, return 7);
+         e :: Script(TYPE PASSIVE, write sw.switch 1, export x 1); p :: Script(TYPE PROXY, write sw.switch 1);",
+    );
+    let router = start(&network, &format!("{config} --web {WEB}"));
+    // It is answered once a second.
+    let get_when_free = |path: &str, headers: &str| {
+        let mut answer = (429, String::new());
+        eventually(|| {
+            answer = get(&network, WEB, path, headers);
+            answer.0 != 429
+        });
+        answer
+    };
+    let read = |name: &str| get_when_free(&format!("/api/v1/handlers?name={}", name.replace(' ', "%20")), "");
+    assert!(read("sw.switch").1.contains("\"0\""), "{}", read("sw.switch").1);
+    for name in [&format!("s.cat {secret}"), &format!("s.catq {secret}"), "s.kill 0 1"] {
+        let (status, text) = read(name);
+        assert!(status != 200 && text.contains("is for scripts of the configuration only"), "{name}: {text}");
+    }
+    for name in ["s.run", "s.shift args", "p.anything", "e.run", "s.run 1"] {
+        let (status, text) = read(name);
+        assert!(status != 200 && text.contains("does something"), "{name}: {text}");
+    }
+    assert!(read("s.add 1 2").1.contains("\"3\""), "{}", read("s.add 1 2").1);
+    assert!(read("sw.switch").1.contains("\"0\""), "{}", read("sw.switch").1);
+    // An image in a page of another site.
+    let other = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n";
+    assert_eq!(get_when_free("/api/v1/handlers?name=sw.switch", other).0, 421);
+    let followed = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+    assert_eq!(get(&network, WEB, "/", followed).0, 200);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
 #[test]
 fn keys_in_a_configuration_are_not_shown() {
     if !netns::is_root() {

@@ -321,6 +321,9 @@ impl Conversation<'_> {
             if !handler.is_readable() {
                 return self.answer(530, &format!("Handler '{name}' write-only"));
             }
+            if handler.acts && !self.may_write(name) {
+                return self.answer(530, &format!("Permission denied for '{name}'"));
+            }
             return match self.router.read(name, argument) {
                 Ok(value) => {
                     self.answer(200, &format!("Read handler '{name}' OK"))?;
@@ -357,7 +360,7 @@ impl Conversation<'_> {
     fn check(&mut self, writes: bool, name: &str) -> std::io::Result<()> {
         let (kind, verb) = if writes { ("Write", "writable") } else { ("Read", "readable") };
         match self.router.find(name) {
-            Ok(handler) if writes && handler.is_writable() && !self.may_write(name) => {
+            Ok(handler) if (handler.acts || writes && handler.is_writable()) && !self.may_write(name) => {
                 self.answer(530, &format!("Permission denied for '{name}'"))
             }
             Ok(handler) if if writes { handler.is_writable() } else { handler.is_readable() } => {

@@ -31,7 +31,7 @@ pub(super) fn print_all(router: &mut Router, wanted: &[String]) -> bool {
 }
 
 fn print_one(router: &mut Router, path: &str, with_name: bool) -> bool {
-    match router.read(path) {
+    match router.read_own(path) {
         Ok(mut value) => {
             if !value.is_empty() && !value.ends_with('\n') {
                 value.push('\n');
@@ -112,7 +112,7 @@ fn in_set(set: &[u8], byte: u8) -> bool {
 
 /// The exit code that a handler's value is: a number, or whether it is true.
 pub(super) fn exit_code(router: &mut Router, handler: &str) -> ExitCode {
-    match router.read(handler) {
+    match router.read_own(handler) {
         Ok(value) => match (i64::from_argument(value.trim()), bool::from_argument(value.trim())) {
             // What the shell sees of a number are its lowest eight bits.
             (Some(number), _) => ExitCode::from(number as u8),

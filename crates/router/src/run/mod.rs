@@ -583,7 +583,7 @@ pub(crate) fn operate(
     messages.flush(LONGEST_FLUSH);
     let flat = router.config().clone();
     for path in &arguments.reads {
-        match router.read(path) {
+        match router.read_own(path) {
             Ok(value) => print(&format!("{path}:\n{}\n", value.trim_end())),
             Err(error) => graph::note!("brickway: --read {path}: {error}"),
         }

@@ -266,12 +266,14 @@ const OWN: [Handler; 9] = [
         "Runs the script from its beginning. What is read is what it returns.",
         &Ask(|e: &mut Script, cx, argument| e.read(cx, "run", argument)),
         &Put(|e: &mut Script, cx, value| e.write(cx, "run", value)),
-    ),
+    )
+    .acting(),
     asked!("random", "A random number below the argument, or from its first word to its second."),
     asked!("now", "The time, in seconds."),
     asked!("now_steady", "As now."),
     asked!("get", "The value of a variable."),
-    asked!("shift", "Takes the first word off a variable, `$args` by default. What is read is that word."),
+    asked!("shift", "Takes the first word off a variable, `$args` by default. What is read is that word.")
+        .acting(),
     told!("set", "Gives a variable a value: the first word names it, the rest is the value."),
 ];
 
@@ -369,10 +371,11 @@ impl Element for Script {
     }
 
     fn more_handlers(&self, name: &str) -> Option<Handler> {
-        match self.kind {
+        let more = match self.kind {
             Kind::Proxy => Some(Handler::more_to_read_and_write("*", Combine::First)),
             _ => self.run.exports(name).then_some(Handler::more_to_read("*", Combine::First)),
-        }
+        };
+        more.map(Handler::acting)
     }
 
     fn read_more(&mut self, cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
