@@ -74,6 +74,10 @@ fn what_happens_is_told_to_followers_with_fields_and_who_did_it() {
     assert!(!brickway("set workers.colour red").0);
     let refused = heard(&monitor, &json!({"event": "set", "option": "workers.colour", "level": "warn"}));
     assert!(refused["reason"].as_str().unwrap().contains("unknown option"), "{refused}");
+    // What was meant for a handler may be a key.
+    assert!(!brickway("set nothing.keys swordfish").0);
+    let refused = heard(&monitor, &json!({"event": "set", "option": "nothing.keys", "level": "warn"}));
+    assert!(!refused.to_string().contains("swordfish"), "{refused}");
     // The value of a handler may be a key.
     assert!(!brickway("set --handler nothing.secret swordfish").0);
     let written = heard(&monitor, &json!({"event": "write", "handler": "nothing.secret"}));

@@ -106,15 +106,15 @@ pub(super) fn log_end(request: &Request, client: &UnixStream, result: &Result<()
         // The router logs why.
         Err(_) if event == "reload" => {}
         Err(refusal) => {
-            // An element may quote the value that it refuses.
-            let reason = match event {
-                "write" => "the element refuses the value".to_owned(),
-                _ => refusal.to_string(),
+            // An element may quote the value that it refuses. What was meant for one, and is no option, may be a key.
+            let (text, reason) = match event {
+                "write" => (text, "the element refuses the value".to_owned()),
+                "set" => (format!("set {}", option.unwrap_or_default()), refusal.to_string()),
+                _ => (text, refusal.to_string()),
             };
             tracing::warn!(
                 event,
                 option,
-                value,
                 handler,
                 user,
                 pid = process,

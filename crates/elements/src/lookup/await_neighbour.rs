@@ -20,8 +20,8 @@
 //! most packets that wait; 1024 by default.
 //!
 //! =item EACH
-//! most packets that wait to go to one address; 128 by default, a little more than Linux has (RFC 1122, 2.3.2.2, asks for one
-//! at least).
+//! most packets that wait to go to one address while no others wait; 128 by default, a little more than Linux has (RFC 1122,
+//! 2.3.2.2, asks for one at least). The less room is left, the fewer: a flood to many addresses leaves room for others.
 //!
 //! =back
 //!
@@ -126,6 +126,12 @@ impl<A: ForwardFamily> AwaitNeighbour<A> {
         &Get(|e: &mut Self| e.waiting.len().to_string()),
     )];
 
+    /// Most packets to one address, now: a share of the room that is left.
+    fn room_for_each(&self) -> usize {
+        let free = self.capacity.saturating_sub(self.waiting.len());
+        (self.each * free).div_ceil(self.capacity.max(1))
+    }
+
     /// Lets go whatever need not wait, and asks for the neighbours of the rest.
     fn look(&mut self, cx: &mut Context) {
         let now_ns = cx.now_ns();
@@ -173,7 +179,7 @@ impl<A: ForwardFamily> Element for AwaitNeighbour<A> {
         for packet in batch.drain() {
             let address = A::destination(packet.annotations());
             let known = self.destinations.get(&address).map_or(0, |destination| destination.packets);
-            if self.waiting.len() >= self.capacity || known >= self.each {
+            if known >= self.room_for_each() {
                 cx.drop(packet, "too many wait for a neighbour");
                 continue;
             }
@@ -200,7 +206,7 @@ mod tests {
     use super::*;
 
     const CONFIG: &str = "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16)
-        -> wait :: AwaitNeighbour(eth1, eth2, CAPACITY 6, EACH 3) -> out :: TestOutput; wait[1] -> failed :: TestOutput;";
+        -> wait :: AwaitNeighbour(eth1, eth2, CAPACITY 6, EACH 4) -> out :: TestOutput; wait[1] -> failed :: TestOutput;";
 
     fn packet(destination: [u8; 4], number: u8) -> Vec<u8> {
         [&[0x45, 0, 0, 21, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1][..], &destination, &[number]].concat()
@@ -248,5 +254,22 @@ mod tests {
             bench.push("in", &[&packet([10, 12, 0, last], number)]);
         }
         assert_eq!(bench.read("wait.length"), "6");
+    }
+
+    /// Who sends to many addresses where nobody answers keeps nobody else's packets from waiting.
+    #[test]
+    fn a_flood_leaves_room_for_others() {
+        let fib = fib();
+        let config = CONFIG.replace("CAPACITY 6, EACH 4", "CAPACITY 64, EACH 8");
+        let mut bench = bench_asking(&config, &fib, Asker::default());
+        for round in 0..8 {
+            for last in 2..22 {
+                bench.push("in", &[&packet([10, 12, 0, last], round)]);
+            }
+        }
+        let before: usize = bench.read("wait.length").parse().unwrap();
+        assert!(before < 64);
+        bench.push("in", &[&packet([10, 12, 0, 1], 9)]);
+        assert_eq!(bench.read("wait.length"), (before + 1).to_string());
     }
 }

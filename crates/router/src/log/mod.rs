@@ -172,8 +172,10 @@ impl Log {
         }
         state.period_ends = now + PERIOD;
         let (alike, causes) = (state.alike.end(), std::mem::take(&mut state.causes));
+        // A cause of their own, so that they push out no others.
+        let fields = Map::from_iter([("event".to_owned(), Value::from("more"))]);
         let mut add = |level, text| {
-            state.put(Event { time: SystemTime::now(), level, text, fields: Map::new() });
+            state.put(Event { time: SystemTime::now(), level, text, fields: fields.clone() });
         };
         for ((level, text), more) in alike {
             add(level, format!("{text} ({more} more)"));
@@ -554,6 +556,12 @@ mod tests {
         let of = |begin: &str| texts(&log).iter().filter(|text| text.starts_with(begin)).count();
         // Seconds may have begun amid the flood.
         assert!((5..40).contains(&of("neighbour ")) && of("neighbour on eth2") == 1, "{:?}", texts(&log));
+        // That there was more takes no place of others either.
+        lock(&log.state).period_ends = Instant::now();
+        log.end_period_if_due();
+        let all = log.from(0, usize::MAX);
+        let (_, more) = all.iter().find(|(_, event)| event.text.contains("more events in a second")).unwrap();
+        assert_eq!(more.cause(), "more");
         let mut ring = Ring::default();
         ring.put(event(Level::Info, "another"));
         let fields =
