@@ -15,6 +15,9 @@
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
 #   make book    the pages as a book, target/book/html
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
+#   make fuzz    each fuzz target for FUZZ_SECONDS=10; make fuzz-corpus: keeps the few inputs in git that matter
+#   make sanitize the crates with unsafe code under AddressSanitizer and ThreadSanitizer
+#   make ci      the checks of the CI beside make test: these four, packages bit for bit, signatures; CI_MINUTES=75 at most
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
@@ -22,6 +25,7 @@
 #   make static  the router as a program that needs no library, target/static/brickway
 #   make packages .deb and .rpm, in target/packages
 #   make test-packages  installs, runs, upgrades and purges them in a fresh Debian
+#   make test-reproducible  builds them twice and compares them bit for bit; PROFILE=quick in half the time
 #   make release KEY=ID  packages, the static program and their signed SHA256SUMS, target/published
 
 SHELL := /bin/bash
@@ -30,6 +34,10 @@ SHELL := /bin/bash
 CARGO ?= cargo
 SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
+# The profile of packages and of the static program.
+PROFILE ?= release
+# The most minutes of `make ci`.
+CI_MINUTES ?= 75
 
 # clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd; libprotobuf-dev has the messages that all import.
 # libpcap compiles the filters of captures; libipsec-mb has IPsec's ciphers for x86.
@@ -43,7 +51,7 @@ BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-s
 DPDK_PACKAGES := libdpdk-dev pkg-config
 WEB_PACKAGES := chromium
 # Packages; flex and bison for the libpcap that is linked into their programs.
-PACKAGING_PACKAGES := debhelper rpm jq flex bison
+PACKAGING_PACKAGES := debhelper rpm jq flex bison git
 # What signs, and what compares packages.
 SIGNING_PACKAGES := gnupg dpkg-dev cpio rpm
 PACKAGE_TEST_PACKAGES := lintian debootstrap iproute2 iputils-ping
@@ -55,7 +63,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-signing rust nightly demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -94,6 +102,9 @@ packages-web:
 packages-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
 
+packages-packaging: packages-build
+	$(call install_packages,$(PACKAGING_PACKAGES))
+
 packages-signing:
 	$(call install_packages,$(SIGNING_PACKAGES))
 
@@ -109,6 +120,10 @@ rust:
 
 nightly: rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
+
+# The sources of the standard library too.
+nightly-sources: nightly
+	@rustup component add --toolchain nightly rust-src
 
 build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 	$(CARGO) build --release -p brickway -p brickway-lab --features "$(FEATURES)"
@@ -215,17 +230,20 @@ loom: rust
 
 # The crates with `unsafe` under AddressSanitizer, and what threads share of them under ThreadSanitizer. That one needs a standard
 # library of its own, and does not see that a test's memory is unmapped before another one's comes to lie there.
-sanitize: packages-test nightly
-	rustup component add --toolchain nightly rust-src
+sanitize: packages-test nightly-sources
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --target $(TARGET) --target-dir target/address --lib $(UNSAFE)
 	RUSTFLAGS=-Zsanitizer=thread RUST_TEST_THREADS=1 $(CARGO) +nightly test -Zbuild-std --target $(TARGET) --target-dir target/thread --lib $(UNSAFE)
 
-# A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
-fuzz: packages-build nightly
+cargo-fuzz: packages-build nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration script control_socket packets routes netlink fabric esp nat acl filter_program drop_in mrt pcap store records; do \
-	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
-	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
+# A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
+fuzz: cargo-fuzz
+	fuzz/run.sh $(FUZZ_SECONDS)
+
+# What git keeps of the inputs that fuzzing found.
+fuzz-corpus: cargo-fuzz
+	fuzz/minimise.sh
 
 # The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
 BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md
@@ -243,9 +261,13 @@ cargo-deny: rust
 deny: cargo-deny
 	$(CARGO) deny check licenses bans sources
 
-# Known holes of what we depend on, by the database of RustSec, which is fetched from GitHub.
-advisories: cargo-deny
-	$(CARGO) deny check advisories
+# The database of known holes, RustSec's. It is fetched from GitHub.
+advisory-database: cargo-deny
+	@timeout 300 $(CARGO) deny fetch db || { echo "make: https://github.com/RustSec/advisory-db: not fetched; known holes are not checked" >&2; exit 1; }
+
+# Known holes of what we depend on.
+advisories: advisory-database
+	$(CARGO) deny check --disable-fetch advisories
 
 # DPDK's l3fwd, of which Debian has the source only. FastClick and VPP are in no package of Debian 12: `brickway-lab bench io` knows
 # neither.
@@ -275,24 +297,28 @@ install: build
 	$(SUDO) install -m 755 target/release/brickway target/release/brickway-lab /usr/local/bin
 
 # What packages have beside the C library is linked statically, so that those of Debian 12 run on Debian 13 and others too.
-packages: packages-build rust
-	$(call install_packages,$(PACKAGING_PACKAGES))
+packages: packages-packaging rust
 	sh packaging/libraries.sh target/libraries
-	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib $(CARGO) build --release -p brickway -p brickway-lab
+	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib packaging/reproducibly.sh \
+	  $(CARGO) build --locked --profile $(PROFILE) --target-dir target/packaged -p brickway -p brickway-lab
 	rm -rf target/packages
-	packaging/packages.sh target/release target/packages
+	packaging/packages.sh target/packaged/$(PROFILE) target/packages
 
 # It runs where there is no library at all, not even the C library.
-static: packages-build rust
-	$(call install_packages,$(PACKAGING_PACKAGES))
+static: packages-packaging rust
 	sh packaging/libraries.sh target/libraries
-	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib RUSTFLAGS="-C target-feature=+crt-static" \
-	  $(CARGO) build --release --target $(TARGET) --target-dir target/static -p brickway
-	strip -o target/static/brickway target/static/$(TARGET)/release/brickway
+	LIBPCAP_LIBDIR=$(CURDIR)/target/libraries/lib RUSTFLAGS="-C target-feature=+crt-static" packaging/reproducibly.sh \
+	  $(CARGO) build --locked --profile $(PROFILE) --target $(TARGET) --target-dir target/static -p brickway
+	strip -o target/static/brickway target/static/$(TARGET)/$(PROFILE)/brickway
 
 test-packages: packages
 	$(call install_packages,$(PACKAGE_TEST_PACKAGES))
 	$(SUDO) packaging/test.sh target/packages
+
+# Of the last commit. REPRODUCED=packages leaves the static program out.
+test-reproducible: REPRODUCED ?= packages static
+test-reproducible: packages-packaging packages-signing rust
+	packaging/test-reproducible.sh $(PROFILE) $(REPRODUCED)
 
 # The key comes first, and nothing is built if it does not sign.
 release: packages-signing
@@ -302,6 +328,10 @@ release: packages-signing
 
 test-release: packages-signing
 	packaging/test-release.sh
+
+# What CI checks beside `make test`, in CI_MINUTES at most.
+ci: rust
+	.ci/beside $(CI_MINUTES)
 
 clean:
 	$(CARGO) clean

@@ -60,8 +60,8 @@ impl Router {
         let (fib, shared) = (fib(), Shared::default());
         let (_, policies) = pair(Policy::default(), Policy::default());
         let ports = vec!["eth1".into(), "eth2".into()];
-        let tables =
-            ForwardingTables { ports, readers: fib.readers().clone(), policies, ask: Asker::default() };
+        let (readers, ask) = (fib.readers().clone(), Asker::default());
+        let tables = ForwardingTables { ports, readers, policies, paths: Default::default(), ask };
         let Ok(_) = shared.get_or_make(ForwardingTables::KEY, || Ok::<_, std::convert::Infallible>(tables));
         let mut bench = Bench::try_new(&elements::registry(), CONFIG, 32, &shared)
             .unwrap_or_else(|mistakes| panic!("{mistakes}"));
