@@ -31,7 +31,8 @@
 //! of the checked packets those that live on, with a TTL or hop limit that is one less
 //!
 //! =item batch:apply_routes(mask)
-//! frames with the next hop's header, which leave by its port
+//! frames with the next hop's header, which leave by its port; not those that are sent or dropped
+//! already
 //!
 //! =item batch:punt(mask)
 //! has undecided packets leave for Linux, as they came

@@ -116,7 +116,11 @@ impl Stage {
             }
             (2, Some(steps)) => steps.fits(packets, mask),
             (3, Some(steps)) => steps.decrement_ttl(packets, mask),
-            (4, Some(steps)) => steps.apply(packets, mask, |number, port| shared.send(number, port)),
+            (4, Some(steps)) => {
+                // What the script dropped before stays dropped.
+                let mask = mask.retain(packets, |number, _| shared.is_undecided(number));
+                steps.apply(packets, mask, |number, port| shared.send(number, port))
+            }
             (_, Some(steps)) => {
                 // To Linux, the output behind those of the ports, as they came.
                 let linux = steps.mtus.len() as u16;

@@ -169,6 +169,26 @@ fn ipv6_is_forwarded_in_one_batch_with_ipv4() {
 }
 
 #[test]
+fn what_a_script_dropped_stays_dropped_where_routes_lead() {
+    let fib = fib();
+    let script = "for batch in brickway.batches() do
+        local ip = batch:check_ip()
+        for _, p in ip:each() do p:drop('denied') end
+        batch:apply_routes(batch:decrement_ttl(batch:check_mtu(batch:lookup(ip))))
+        batch:punt()
+    end";
+    let config = format!(
+        "in :: TestInput -> MarkMACHeader(0) -> Paint(3) -> [0] e :: LuaRouter(eth1, eth2, \"{script}\"); Idle -> [1] e;
+         e[0] -> out0 :: TestOutput; e[1] -> out1 :: TestOutput; e[2] -> linux :: TestOutput;"
+    );
+    let (mut bench, _policy) = bench(&config, &fib);
+    bench.push("in", &[&to([10, 1, 0, 1], 64), &to([10, 4, 0, 1], 64)]);
+    assert_eq!(bench.messages(), Vec::<String>::new());
+    assert_eq!(["out0", "out1", "linux"].map(|output| bench.taken(output).len()), [0; 3]);
+    assert_eq!(bench.drops("e", "denied"), 2);
+}
+
+#[test]
 fn what_leaves_by_the_port_it_came_by_is_linux_s_which_sends_redirects() {
     let fib = fib();
     let (mut bench, _policy) = lua_router(&fib, 1);
