@@ -177,8 +177,10 @@ fn what_a_script_dropped_stays_dropped_where_routes_lead() {
         batch:apply_routes(batch:decrement_ttl(batch:check_mtu(batch:lookup(ip))))
         batch:punt()
     end";
+    let folder = testbed::Folder::new();
+    let file = folder.write("denies.lua", script);
     let config = format!(
-        "in :: TestInput -> MarkMACHeader(0) -> Paint(3) -> [0] e :: LuaRouter(eth1, eth2, \"{script}\"); Idle -> [1] e;
+        "in :: TestInput -> MarkMACHeader(0) -> Paint(3) -> [0] e :: LuaRouter(eth1, eth2, FILE {file}); Idle -> [1] e;
          e[0] -> out0 :: TestOutput; e[1] -> out1 :: TestOutput; e[2] -> linux :: TestOutput;"
     );
     let (mut bench, _policy) = bench(&config, &fib);
