@@ -594,7 +594,7 @@ impl Router {
         }
     }
 
-    /// As [`Router::read`], any handler, for whoever starts the router.
+    /// As [`Router::read`], any handler, for the program that has the router.
     ///
     /// # Errors
     ///

@@ -101,7 +101,7 @@ enum Link {
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Claim {
-    /// Takes an interface that has to be there, and Ethernet. Of one that is down the user is told.
+    /// Takes an interface that has to be there, and Ethernet. Reports one that is down.
     pub(crate) fn of(name: &str, warn: fn(&str)) -> Result<Self, PortError> {
         let interface = Interface::existing(name)?;
         interface.mac()?;
