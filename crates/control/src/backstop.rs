@@ -114,6 +114,8 @@ struct Set {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Parts {
     port: String,
+    /// The name that its interface had last.
+    last: String,
     /// That of the port, while it is there.
     own: Option<InterfaceIndex>,
     /// With those above it.
@@ -128,13 +130,18 @@ const MOST_NAMES: usize = 1_024;
 impl Parts {
     fn new(port: String) -> Self {
         let names = BTreeSet::from([port.clone()]);
-        Self { port, names, ..Self::default() }
+        Self { last: port.clone(), port, names, ..Self::default() }
     }
 
-    /// Finds the interface of the port: the one that it was, under whatever name; where that is gone, one of its name.
+    /// Finds the interface of the port: the one that it was, under whatever name; where that is gone, one of its last name, or of the
+    /// port's, as the port itself does (`Interface` of crate `ports`).
     fn find(&mut self, links: &BTreeMap<InterfaceIndex, Link>) {
-        let by_name = || Some(links.values().find(|link| link.name == self.port)?.index);
+        let named = |name: &str| Some(links.values().find(|link| link.name == name)?.index);
+        let by_name = || named(&self.last).or_else(|| named(&self.port));
         self.own = self.own.filter(|own| links.contains_key(own)).or_else(by_name);
+        if let Some(link) = self.own.and_then(|own| links.get(&own)) {
+            self.last.clone_from(&link.name);
+        }
     }
 
     /// Finds what is above it. `owns` are the interfaces of all ports.
@@ -149,7 +156,7 @@ impl Parts {
             self.names.remove(&link.name);
         }
         if self.names.len() > MOST_NAMES {
-            self.names = BTreeSet::from([self.port.clone()]);
+            self.names = BTreeSet::from([self.port.clone(), self.last.clone()]);
         }
         let here = self.all.iter().filter_map(|index| links.get(index));
         self.names.extend(here.map(|link| link.name.clone()));
@@ -540,7 +547,14 @@ mod tests {
         assert_eq!(seen(&all), (of_port, of_vlan.clone(), vec![1, 8]));
         // Gone: the one of its name is the port.
         let of_port = (Some(8), vec![8], "br0 eth1 lan0".to_owned());
-        assert_eq!(seen(&[lo, all[2].clone()]), (of_port, of_vlan, vec![1]));
+        assert_eq!(seen(&[lo.clone(), all[2].clone()]), (of_port, of_vlan.clone(), vec![1]));
+        // Renamed and gone: so is the one of its last name, before one of its first.
+        let renamed = link(8, "lan1", "dummy", 0, 0);
+        seen(&[lo.clone(), renamed]);
+        assert_eq!(seen(std::slice::from_ref(&lo)).0.0, None);
+        let of_port = (Some(10), vec![10], "br0 lan0 lan1".to_owned());
+        let all = [lo, link(10, "lan1", "veth", 0, 0), link(11, "eth1", "dummy", 0, 0)];
+        assert_eq!(seen(&all), (of_port, of_vlan, vec![1, 11]));
     }
 
     #[test]

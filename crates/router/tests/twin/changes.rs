@@ -132,38 +132,32 @@ fn route6(draw: &mut Draw<'_>) -> String {
 /// Some routes that share prefix and table: which of them counts, and which comes back.
 pub(crate) fn crowd(draw: &mut Draw<'_>) -> String {
     let is_ipv4 = !draw.0.one_in(3);
-    [0; 6].map(|_| if is_ipv4 { crowded4(draw) } else { crowded6(draw) }).join("; ")
+    [0; 6].map(|_| crowded(draw, is_ipv4)).join("; ")
 }
 
-fn crowded4(draw: &mut Draw<'_>) -> String {
-    let verb =
-        draw.of(&["append", "append", "prepend", "prepend", "prepend", "replace", "change", "del", "del"]);
-    let tos = draw.maybe(12, |_| "tos 0x10".into());
-    let metric = draw.maybe(12, |_| "metric 10".into());
-    // Without a way the first one goes.
-    if verb == "del" && !draw.0.one_in(4) {
-        return format!("ip route del 10.9.1.0/24{tos}{metric}");
-    }
-    let way = match draw.0.below(8) {
-        0 => format!("dev eth{}", draw.number(1, 3)),
-        1 => format!("nhid {}", draw.number(1, 6)),
-        _ => format!("via 10.0.{}.2", draw.number(1, 3)),
+fn crowded(draw: &mut Draw<'_>, is_ipv4: bool) -> String {
+    let (route, prefix, number) = match is_ipv4 {
+        true => ("ip route", "10.9.1.0/24", draw.maybe(12, |_| "tos 0x10".into())),
+        false => ("ip -6 route", "2001:db8:9:1::/64", String::new()),
     };
-    format!("ip route {verb} 10.9.1.0/24 {way}{tos}{metric}")
-}
-
-fn crowded6(draw: &mut Draw<'_>) -> String {
-    let verb = draw.of(&["append", "append", "append", "replace", "change", "del", "del"]);
-    let metric = draw.maybe(12, |_| "metric 110".into());
-    if verb == "del" && !draw.0.one_in(4) {
-        return format!("ip -6 route del 2001:db8:9:1::/64{metric}");
-    }
+    let number = number + &draw.maybe(12, |_| "metric 110".into());
+    let verb = match draw.0.below(8) {
+        // IPv6 knows no order but that of coming.
+        0..=1 if is_ipv4 => "prepend",
+        0..=3 => "append",
+        4 => "replace",
+        5 => "change",
+        // Without a way the first one goes.
+        _ if !draw.0.one_in(4) => return format!("{route} del {prefix}{number}"),
+        _ => "del",
+    };
     let way = match draw.0.below(8) {
         0 => format!("dev eth{}", draw.number(1, 3)),
         1 => format!("nhid {}", draw.number(1, 6)),
+        _ if is_ipv4 => format!("via 10.0.{}.2", draw.number(1, 3)),
         _ => format!("via 2001:db8:{}::2", draw.number(1, 3)),
     };
-    format!("ip -6 route {verb} 2001:db8:9:1::/64 {way}{metric}")
+    format!("{route} {verb} {prefix} {way}{number}")
 }
 
 fn next_hop(draw: &mut Draw<'_>) -> String {
