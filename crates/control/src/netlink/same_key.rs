@@ -113,7 +113,8 @@ impl SameKey {
         let has_others = self.keys.get(&route.key).is_some_and(|several| !several.behind.is_empty());
         if is_ipv6(&route) {
             let joined = flags & (NLM_F_REPLACE | NLM_F_EXCL) == 0;
-            if joined && (has_others || paths(&route).len() < 2) {
+            // One that was appended tells of attributes of its own, and not of those of the first path.
+            if joined && (has_others || paths(&route).len() < 2 || flags & NLM_F_APPEND != 0) {
                 self.before.insert(route.key, None);
                 return Outcome { change: None, needs_dump: true };
             }
@@ -374,10 +375,20 @@ mod tests {
         assert_eq!(same.removed(&gone("fe80::2")), told(&route("2001:db8::/32", &["fe80::1", "fe80::3"])));
         // One joins: all are named again.
         let joined = route("2001:db8::/32", &["fe80::4", "fe80::1", "fe80::3"]);
-        assert_eq!(same.added(NLM_F_APPEND, joined.clone()), told(&joined));
+        assert_eq!(same.added(NLM_F_CREATE, joined.clone()), told(&joined));
         assert_eq!(same.removed(&route("2001:db8::/32", &["fe80::3", "fe80::1"])), told(&gone("fe80::4")));
         assert_eq!(same.removed(&gone("fe80::4")), Outcome::tell(Change::RouteGone(set.key)));
         assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn an_appended_ipv6_path_asks_for_the_attributes_of_the_first_one() {
+        let mut same = SameKey::default();
+        let first = Route { mtu: Some(1300), ..route("2001:db8::/32", &["fe80::1"]) };
+        assert_eq!(same.added(NLM_F_EXCL | NLM_F_APPEND, first.clone()), told(&first));
+        let joined = route("2001:db8::/32", &["fe80::1", "fe80::2"]);
+        let outcome = Outcome { change: None, needs_dump: true };
+        assert_eq!(same.added(NLM_F_CREATE | NLM_F_APPEND, joined), outcome);
     }
 
     #[test]
