@@ -241,6 +241,7 @@ fn routes_of_one_key_and_paths_that_go_one_by_one() {
         follower.until("the next takes over", |follower| {
             only(follower, "10.40.0.0/16") == [path(one, "10.0.1.2", 1)]
         });
+        assert_eq!(follower.kernel.counters().dumps, dumps, "none of that needs a dump");
 
         ip("-6 route add 2001:db8:40::/48 via 2001:db8:0::2");
         for router in ["2001:db8:1::2", "2001:db8:1::3", "2001:db8:0::3"] {
@@ -248,6 +249,9 @@ fn routes_of_one_key_and_paths_that_go_one_by_one() {
         }
         ip("-6 route append 2001:db8:40::/48 nexthop via 2001:db8:0::4 nexthop via 2001:db8:1::4");
         follower.until("six paths", |follower| only(follower, "2001:db8:40::/48").len() == 6);
+        // What is appended tells of attributes of its own.
+        follower.settle();
+        let dumps = follower.kernel.counters().dumps;
         ip("-6 route del 2001:db8:40::/48 via 2001:db8:1::3");
         follower.until("five paths", |follower| only(follower, "2001:db8:40::/48").len() == 5);
         assert!(!only(&follower, "2001:db8:40::/48").contains(&path(one, "2001:db8:1::3", 1)));
