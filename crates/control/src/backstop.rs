@@ -133,8 +133,8 @@ impl Parts {
         Self { last: port.clone(), port, names, ..Self::default() }
     }
 
-    /// Finds the interface of the port: the one that it was, under whatever name; where that is gone, one of its last name, or of the
-    /// port's, as the port itself does (`Interface` of crate `ports`).
+    /// Finds the interface of the port: the one that it was, under whatever name. Where that is gone, it is one of its
+    /// last name, or one of the port's, as for the port itself (`Interface` of crate `ports`).
     fn find(&mut self, links: &BTreeMap<InterfaceIndex, Link>) {
         let named = |name: &str| Some(links.values().find(|link| link.name == name)?.index);
         let by_name = || named(&self.last).or_else(|| named(&self.port));

@@ -576,22 +576,19 @@ impl Router {
     /// There is none, it has no value, or it is not for others: it reaches beyond the router, or reading it does something.
     pub fn read(&mut self, path: &str) -> Result<String, String> {
         let target = path.trim().split(char::is_whitespace).next().unwrap_or_default();
-        let known = match self.resolve(target)? {
-            Some((element, name)) => {
-                let name = name.to_owned();
-                self.on_copy(0, move |graph| graph.context().handler(element, &name)).flatten()
+        if let Some((element, name)) = self.resolve(target)? {
+            let name = name.to_owned();
+            // Not every copy has every element.
+            let answers = self.on_each(move |graph| graph.context().handler(element, &name));
+            let known: Vec<Handler> = answers.into_iter().flatten().collect();
+            if known.iter().any(|handler| handler.private) {
+                return Err(format!("'{target}' is for scripts of the configuration only"));
             }
-            None => None,
-        };
-        match known {
-            Some(Handler { private: true, .. }) => {
-                Err(format!("'{target}' is for scripts of the configuration only"))
+            if known.iter().any(|handler| handler.acts) {
+                return Err(format!("reading '{target}' does something; expected a handler that only tells"));
             }
-            Some(Handler { acts: true, .. }) => {
-                Err(format!("reading '{target}' does something; expected a handler that only tells"))
-            }
-            _ => self.read_own(path),
         }
+        self.read_own(path)
     }
 
     /// As [`Router::read`], any handler, for the program that has the router.

@@ -106,7 +106,7 @@ pub(super) fn log_end(request: &Request, client: &UnixStream, result: &Result<()
         // The router logs why.
         Err(_) if event == "reload" => {}
         Err(refusal) => {
-            // An element may quote the value that it refuses. What was meant for one, and is no option, may be a key.
+            // A refused value may be a key: an element may quote it, and it may have been meant for a handler.
             let (text, reason) = match event {
                 "write" => (text, "the element refuses the value".to_owned()),
                 "set" => (format!("set {}", option.unwrap_or_default()), refusal.to_string()),

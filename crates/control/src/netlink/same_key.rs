@@ -113,7 +113,7 @@ impl SameKey {
         let has_others = self.keys.get(&route.key).is_some_and(|several| !several.behind.is_empty());
         if is_ipv6(&route) {
             let joined = flags & (NLM_F_REPLACE | NLM_F_EXCL) == 0;
-            // One that was appended tells of attributes of its own, and not of those of the first path.
+            // The message of an appended path has the attributes of that one, and not those of the first.
             if joined && (has_others || paths(&route).len() < 2 || flags & NLM_F_APPEND != 0) {
                 self.before.insert(route.key, None);
                 return Outcome { change: None, needs_dump: true };
