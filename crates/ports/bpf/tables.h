@@ -74,14 +74,21 @@ INLINE void leave(__u8 *tables, visit slot) {
 INLINE __u64 active(__u8 *tables) { return *(volatile __u64 *)&AT(__u64, tables, ACTIVE); }
 
 #ifdef SLOW
-// Stays for 50 microseconds, one time in SLOW: tests have a program that is often overtaken between two loads.
+// Whether the time is over: the loop ends then.
+static long look(__u64 index, void *end) {
+    static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+    (void)index;
+    return now() >= *(__u64 *)end;
+}
+
+// Stays for STAY nanoseconds, one time in SLOW: tests have a program that is often overtaken between two loads.
 INLINE void dawdle(void) {
     static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
     static __u32 (*const random)(void) = (void *)BPF_FUNC_get_prandom_u32;
-    __u64 begin = now();
-    int looks = random() % SLOW ? 0 : 1000;
-    for (int look = 0; look < looks && now() - begin < 50000; look++)
-        ;
+    static long (*const loop)(__u32, void *, void *, __u64) = (void *)BPF_FUNC_loop;
+    __u64 end = now() + STAY;
+    if (random() % SLOW == 0)
+        loop(1 << 20, look, &end, 0);
 }
 #else
 INLINE void dawdle(void) {}

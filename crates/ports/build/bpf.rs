@@ -18,8 +18,12 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("forward_128", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x8000000"]),
     ("forward_256", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x10000000"]),
     // For tests of publication.
-    ("forward_slow", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=32"]),
-    ("forward_careless", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=1", "-DCARELESS"]),
+    ("forward_slow", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=32", "-DSTAY=50000"]),
+    (
+        "forward_careless",
+        "forward",
+        &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=1", "-DSTAY=5000000", "-DCARELESS"],
+    ),
 ];
 
 /// Compiles; ends the build with what to do when that cannot be.
