@@ -347,7 +347,7 @@ fn a_link_is_down_at_the_start(driver: &str) {
     bed.network.ip("r", "link set eth2 up");
     know_neighbours(&bed.network, 2);
     bed.comes_to_reach(2);
-    bed.says("port eth2: the interface is back", 1);
+    bed.says("port eth2: the interface is up", 1);
     bed.goes_on();
 }
 

@@ -639,6 +639,12 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
     let _server = network.start("b", "iperf3 -s -1");
     let through = eventually(|| network.run("a", "iperf3 -c 10.0.2.2 -t 1").0);
     assert!(through, "{}", folder.ask(&network, "show drops").1);
+    // A second router with a mistake closes nothing of the first.
+    let text = std::fs::read_to_string(&list).unwrap();
+    let broken = folder.file("broken.toml", &format!("fail = \"close\"\n{text}"));
+    let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", broken.display()));
+    assert!(!ran && said.contains("fail") && !said.contains("nothing is forwarded"), "{said}");
+    assert!(passes(&network));
     assert_eq!(router.interrupt(), 0);
     assert!(merges() && passes(&network));
 }

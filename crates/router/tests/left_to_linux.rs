@@ -64,7 +64,7 @@ fn what_only_linux_obeys_is_linuxs(driver: &str) {
     let [some, others] = ["-I fd77:b::2 2001:db8:99::1", "-I 2001:db8:1::2 2001:db8:99::1"];
     reach_c(&network, some, true);
     reach_c(&network, others, false);
-    let expected = "2001:db8:99::/64 in table 254: a route is for some sources only (from fd77:b::/64)";
+    let expected = "2001:db8:99::/64: a route is for some sources only (from fd77:b::/64)";
     assert!(problems(&network).contains(expected), "{}", problems(&network));
     network.ip("r", &source.replace("%s", "del"));
     reach_c(&network, some, false);

@@ -108,7 +108,8 @@ pub struct RouteRow {
     pub paths: Vec<PathRow>,
     /// Whether it is the one in force of all routes to its prefix.
     pub is_in_force: bool,
-    /// Whether workers forward (or drop) by it; if not, its packets go to Linux.
+    /// Whether workers forward (or drop) by it, in a connected network to each neighbour that Linux knows; if not, its packets
+    /// go to Linux.
     pub is_fast: bool,
 }
 

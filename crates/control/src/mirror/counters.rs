@@ -1,7 +1,7 @@
 //! What the mirror has counted, and the last of what it could not do as a source wanted.
 
 use super::Mirror;
-use fib::{EditError, NextHopError};
+use fib::{EditError, MAIN, NextHopError};
 use ipnet::IpNet;
 use std::collections::VecDeque;
 
@@ -30,7 +30,10 @@ pub struct Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some((table, prefix)) = self.route {
-            write!(f, "{prefix} in table {table}: ")?;
+            match table {
+                MAIN => write!(f, "{prefix}: ")?,
+                _ => write!(f, "{prefix} in table {table}: ")?,
+            }
         }
         f.write_str(&self.reason)
     }

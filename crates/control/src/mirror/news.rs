@@ -300,7 +300,7 @@ mod tests {
         };
         let lines =
             logged(|mirror| [5_000, 5_999, 6_000, 6_001].map(|time| at(mirror, time)).into_iter().collect());
-        let line = "WARN 10.9.0.0/16 in table 254: there is no room ('brickway show problems' has the last of these) \
+        let line = "WARN 10.9.0.0/16: there is no room ('brickway show problems' has the last of these) \
                     \"there is no room\"";
         assert_eq!(lines, [line, line]);
     }

@@ -1,6 +1,7 @@
 //! What the mirror knows, for people: one struct a line, in the words of `ip`.
 
 use super::hops::NextHopEntry;
+use super::hops::PUNT;
 use super::objects::ObjectKey;
 use super::routes::{Key, MirrorFamily, Stored};
 use super::{Mirror, fixed, routes};
@@ -209,8 +210,12 @@ impl Mirror {
         };
         let installed = A::rib(&self.fib, table).and_then(|rib| rib.get(A::net(key.network, key.length)));
         let is_best = routes_first::<A>(self, table, key).is_some_and(|best| best == *key);
+        // Linux chooses among all routes to such a prefix.
+        let is_linuxs = self.tables.peculiar.contains(table, key.prefix());
+        let as_installed = |own| if is_linuxs { PUNT } else { own };
         let is_installed = installed.is_some()
-            && (installed == self.next_hop_of(key, stored) || self.is_host_route(table, key.prefix()));
+            && (installed == self.next_hop_of(key, stored).map(as_installed)
+                || self.is_host_route(table, key.prefix()));
         RouteReport {
             key: key.route_key(table),
             source: key.source,
@@ -218,7 +223,7 @@ impl Mirror {
             protocol: stored.protocol,
             hops: target.key.hops.clone(),
             paths,
-            next_hop: target.value.index,
+            next_hop: as_installed(target.value.index),
             is_in_force: is_best && is_installed,
         }
     }

@@ -28,8 +28,32 @@ pub(super) struct Tables {
     pub(super) unneeded: Vec<u32>,
     /// Where the FIB refused for want of room.
     pub(super) full: HashMap<(u32, IpVersion), Pause>,
-    /// Prefixes that are Linux's for something that a route has, with the number of such routes.
-    pub(super) peculiar: BTreeMap<(u32, IpNet), usize>,
+    /// Prefixes that are Linux's for something that a route has.
+    pub(super) peculiar: Marked,
+    /// Prefixes to which a route has an MTU, which are Linux's while it is the best.
+    pub(super) with_mtu: Marked,
+}
+
+/// Tables and prefixes with routes of a kind, and the number of these.
+#[derive(Debug, Default)]
+pub(super) struct Marked(BTreeMap<(u32, IpNet), usize>);
+
+impl Marked {
+    pub(super) fn contains(&self, table: u32, prefix: IpNet) -> bool {
+        self.0.contains_key(&(table, prefix))
+    }
+
+    /// A route is of the kind now, or not any more.
+    fn count(&mut self, table: u32, prefix: IpNet, was: bool, is: bool) {
+        if was == is {
+            return;
+        }
+        let count = self.0.entry((table, prefix)).or_default();
+        *count = *count + usize::from(is) - usize::from(was);
+        if *count == 0 {
+            self.0.remove(&(table, prefix));
+        }
+    }
 }
 
 /// How many changes to let pass before the next attempt: the FIB rebuilds a table that it found full, which takes long.
@@ -83,10 +107,11 @@ impl Mirror {
             self.release_target(old.target);
             return true;
         }
-        let is_peculiar = [old, new].into_iter().flatten().any(|stored| self.is_peculiar(&key, &stored));
-        if is_peculiar {
-            self.count_peculiar(table, key, old, new);
-        }
+        let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_peculiar(&key, &stored)));
+        self.tables.peculiar.count(table, key.prefix(), was, is);
+        let is_peculiar = was || is;
+        let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.has_mtu(&stored)));
+        self.tables.with_mtu.count(table, key.prefix(), had, has);
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
             let standing = self.standing(table, filter, network, length);
@@ -152,7 +177,7 @@ impl Mirror {
     ) -> Option<NextHopIndex> {
         let (key, stored) = self.best_route(table, filter, network, length)?;
         let next_hop = self.next_hop_of(key, stored)?;
-        let has_peculiar = !self.tables.peculiar.is_empty()
+        let has_peculiar = !self.tables.peculiar.0.is_empty()
             && self
                 .standing(table, filter, network, length)
                 .any(|(key, stored)| self.is_peculiar(key, stored));
@@ -164,45 +189,31 @@ impl Mirror {
         key.is_conditional() || self.targets.get(stored.target).key.only_linux.is_some()
     }
 
-    /// A prefix has a peculiar route more, or less.
-    fn count_peculiar<A: MirrorFamily>(
-        &mut self,
-        table: u32,
-        key: Key<A>,
-        old: Option<Stored>,
-        new: Option<Stored>,
-    ) {
-        let [old, new] = [old, new].map(|of| of.is_some_and(|stored| self.is_peculiar(&key, &stored)));
-        let of_prefix = self.tables.peculiar.entry((table, key.prefix())).or_default();
-        *of_prefix = *of_prefix + usize::from(new) - usize::from(old);
-        if *of_prefix == 0 {
-            self.tables.peculiar.remove(&(table, key.prefix()));
-        }
+    /// Whether a route has an MTU of its own.
+    fn has_mtu(&self, stored: &Stored) -> bool {
+        self.targets.get(stored.target).key.mtu.is_some()
     }
 
     /// The prefixes that are Linux's because a route to them has something that the fast path does not look at.
     pub fn route_problems(&self) -> Vec<Problem> {
-        let all = self.tables.peculiar.keys();
-        let mut problems: Vec<Problem> = all
-            .clone()
-            .take(MOST_PROBLEMS)
-            .map(|&(table, prefix)| {
-                let why = match prefix {
-                    IpNet::V4(_) => self.why_peculiar::<u32>(table, prefix),
-                    IpNet::V6(_) => self.why_peculiar::<u128>(table, prefix),
-                };
-                Problem {
-                    route: Some((table, prefix)),
-                    reason: format!("{why}, so packets to it go to Linux"),
-                }
+        let places = self.tables.peculiar.0.keys().chain(self.tables.with_mtu.0.keys());
+        let mut all = places.filter_map(|&(table, prefix)| {
+            let why = match prefix {
+                IpNet::V4(_) => self.why_linux::<u32>(table, prefix),
+                IpNet::V6(_) => self.why_linux::<u128>(table, prefix),
+            };
+            Some(Problem {
+                route: Some((table, prefix)),
+                reason: format!("{}, so packets to it go to Linux", why?),
             })
-            .collect();
+        });
+        let mut problems: Vec<Problem> = all.by_ref().take(MOST_PROBLEMS).collect();
+        let more = all.count();
         problems.extend(self.objects.known.iter().filter_map(|(key, known)| {
             let Some(ObjectKind::OnlyLinux(what)) = known.kind else { return None };
             let reason = format!("next-hop object {}: {what}, so packets of its routes go to Linux", key.id);
             Some(Problem { route: None, reason })
         }));
-        let more = all.len().saturating_sub(MOST_PROBLEMS);
         if more > 0 {
             let reason = format!("{more} more prefixes have such routes, and packets to them go to Linux");
             problems.push(Problem { route: None, reason });
@@ -210,10 +221,11 @@ impl Mirror {
         problems
     }
 
-    fn why_peculiar<A: MirrorFamily>(&self, table: u32, prefix: IpNet) -> String {
-        let Some((network, length)) = A::from_net(prefix).map(A::parts) else { return String::new() };
+    /// Why a prefix is Linux's, if it is.
+    fn why_linux<A: MirrorFamily>(&self, table: u32, prefix: IpNet) -> Option<String> {
+        let (network, length) = A::from_net(prefix).map(A::parts)?;
         let mut all = self.standing(table, Filter::default(), network, length);
-        let why = all.find_map(|(key, stored)| {
+        let peculiar = all.find_map(|(key, stored)| {
             let RouteKey { tos, from, .. } = key.route_key(table);
             match (self.targets.get(stored.target).key.only_linux, from, tos) {
                 (Some(what), ..) => Some(what.to_string()),
@@ -222,7 +234,11 @@ impl Mirror {
                 _ => None,
             }
         });
-        why.unwrap_or_default()
+        peculiar.or_else(|| {
+            let (_, best) = self.best_route(table, Filter::default(), network, length)?;
+            let mtu = self.targets.get(best.target).key.mtu?;
+            Some(format!("its route has an MTU ({mtu})"))
+        })
     }
 
     /// What a table of the FIB would have for a host itself if neighbours had no host routes.

@@ -1,6 +1,7 @@
 //! The mirror, rule by rule. What random changes do is in `model_tests.rs`.
 
 use super::counters::MOST_PROBLEMS;
+use super::hops::PUNT;
 use super::*;
 use crate::change::{Hops, *};
 use fib::{Decision, NextHop, NextHopIndex};
@@ -248,9 +249,14 @@ fn a_prefix_with_a_route_that_only_linux_obeys_is_linuxs() {
     let problems: Vec<String> = mirror.route_problems().iter().map(ToString::to_string).collect();
     assert_eq!(
         problems,
-        [
-            "2001:db8::/32 in table 254: a route is for some sources only (from fd77:a::/48), so packets to it go to Linux"
-        ]
+        ["2001:db8::/32: a route is for some sources only (from fd77:a::/48), so packets to it go to Linux"]
+    );
+    // All routes to the prefix are Linux's, and the plain one is in force there.
+    let of_prefix = mirror.routes().filter(|route| route.key.prefix.to_string() == "2001:db8::/32");
+    let shown: Vec<_> = of_prefix.map(|route| (route.is_in_force, route.next_hop == PUNT)).collect();
+    assert!(
+        shown.iter().all(|(_, is_linuxs)| *is_linuxs) && shown.iter().any(|(rules, _)| *rules),
+        "{shown:?}"
     );
     let shown: Vec<String> = mirror.routes().map(|route| route.to_string()).collect();
     assert!(
@@ -283,7 +289,16 @@ fn a_prefix_with_a_route_that_only_linux_obeys_is_linuxs() {
     assert_eq!(mirror.main("2001:db8:1::1"), forwarded);
     mirror.tell(unknown.clone());
     mirror.tell(Route { mtu: Some(1300), ..plain("2001:db8:1::/48") });
-    mirror.tell(plain("2001:db8:1::/48"));
+    mirror.apply(KERNEL, Change::RouteGone(unknown.key));
+    let problems: Vec<String> = mirror.route_problems().iter().map(ToString::to_string).collect();
+    assert_eq!(problems, ["2001:db8:1::/48: its route has an MTU (1300), so packets to it go to Linux"]);
+    // Not while it waits behind another.
+    let first = Route { key: key(MAIN, "2001:db8:1::/48", 0), ..plain("2001:db8:1::/48") };
+    mirror.tell(Route { mtu: Some(1300), key: key(MAIN, "2001:db8:1::/48", 9), ..first.clone() });
+    mirror.tell(first);
+    assert!(mirror.route_problems().is_empty());
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "2001:db8:1::/48", 9)));
+    mirror.tell(unknown.clone());
     assert_eq!(mirror.main("2001:db8:1::1"), NextHop::Punt);
     mirror.apply(KERNEL, Change::RouteGone(unknown.key));
     assert_eq!(mirror.main("2001:db8:1::1"), forwarded);

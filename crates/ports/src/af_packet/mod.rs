@@ -97,6 +97,8 @@ enum Link {
     Down,
 }
 
+const DOWN: &str = "the interface is down; the port goes on when it is up";
+
 /// How often a queue whose interface is gone looks for it, and an idle one whether it is still there.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -145,12 +147,18 @@ impl Claim {
         }
     }
 
+    /// Reports that the port goes on.
+    pub(crate) fn tell_back(&self) {
+        let was_down = *lock(&self.told) == DOWN;
+        self.tell(if was_down { "the interface is up" } else { "the interface is back" }.to_owned());
+    }
+
     /// Why the interface cannot be used now; `None`: it is there and up.
     pub(crate) fn absence(&self) -> Option<String> {
         if !self.interface.exists() {
             Some("the interface is gone; the port goes on when it is there again".to_owned())
         } else if !self.interface.is_up().unwrap_or(false) {
-            Some("the interface is down; the port goes on when it is up".to_owned())
+            Some(DOWN.to_owned())
         } else {
             None
         }

@@ -129,7 +129,7 @@ impl AfPacketRx {
                     // screen the kernel.
                     self.discard_all();
                 }
-                self.claim.tell("the interface is back".to_owned());
+                self.claim.tell_back();
             }
             Err(error) => self.claim.tell(error.to_string()),
         }

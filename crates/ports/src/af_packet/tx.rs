@@ -82,7 +82,7 @@ impl AfPacketTx {
             return;
         }
         match self.reopen() {
-            Ok(()) => self.claim.tell("the interface is back".to_owned()),
+            Ok(()) => self.claim.tell_back(),
             Err(error) => self.claim.tell(error.to_string()),
         }
     }

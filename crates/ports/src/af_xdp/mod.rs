@@ -407,7 +407,7 @@ impl Shared {
             match self.attach(&mut attached) {
                 Ok(()) => {
                     self.generation.store(dead + 1, Ordering::Relaxed);
-                    self.claim.tell("the interface is back".to_owned());
+                    self.claim.tell_back();
                     return true;
                 }
                 Err(error) => error.to_string(),

@@ -379,11 +379,12 @@ fn report(findings: &[Finding]) -> String {
             text += &format!("        {detail}\n");
         }
     }
-    let bad = findings.iter().filter(|finding| finding.is_bad()).count();
-    text + &match bad {
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    text + &match count(Verdict::Bad) {
+        0 if count(Verdict::Warn) > 0 => "\nNothing is bad.\n".to_owned(),
         0 => "\nNothing is in the way.\n".to_owned(),
         1 => "\nOne thing is bad.\n".to_owned(),
-        _ => format!("\n{bad} things are bad.\n"),
+        bad => format!("\n{bad} things are bad.\n"),
     }
 }
 

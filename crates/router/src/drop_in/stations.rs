@@ -16,7 +16,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
-use control::change::Link;
+use control::change::{Link, mac_text};
 use control::mirror::Mirror;
 use control::netlink::ask;
 use packet::wire::ethernet::MacAddr;
@@ -150,7 +150,11 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
             }
             Err(why) => why.to_owned(),
         };
-        above.problems.push(format!("{name}, above {}: Linux forwards frames to {mac}, as {why}", port.name));
+        above.problems.push(format!(
+            "{name}, above {}: Linux forwards frames to {}, as {why}",
+            port.name,
+            mac_text(mac.0)
+        ));
     }
     above.stations.retain(|station| station.families != [false; 2]);
     // To Linux, frames to a member of a bridge are frames to the bridge.

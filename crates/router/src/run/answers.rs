@@ -268,11 +268,7 @@ impl Live {
             }
         };
         let route = found.map(|found| {
-            let next_hop = mirror.fib().next_hops().get(found.next_hop);
-            let is_fast = !matches!(
-                next_hop,
-                Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
-            );
+            let is_fast = is_fast(mirror, found.next_hop, false);
             let made = |protocol: &str, paths| RouteRow {
                 prefix: found.prefix,
                 table,
@@ -601,7 +597,8 @@ fn send<R: Into<control::api::Row>>(rows: &mut Rows<'_>, all: impl IntoIterator<
 }
 
 fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
-    let next_hop = mirror.fib().next_hops().get(route.next_hop);
+    let paths = mirror.paths(route);
+    let is_connected = !paths.is_empty() && paths.iter().all(|path| path.gateway.is_none());
     RouteRow {
         prefix: route.key.prefix,
         table: route.key.table,
@@ -613,7 +610,7 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
             Hops::Object(id) => Some(id),
             _ => None,
         },
-        paths: (mirror.paths(route).iter())
+        paths: (paths.iter())
             .map(|path| PathRow {
                 gateway: path.gateway,
                 interface: if path.index == 0 { String::new() } else { mirror.interface_name(path.index) },
@@ -622,10 +619,15 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
             })
             .collect(),
         is_in_force: route.is_in_force,
-        is_fast: !matches!(
-            next_hop,
-            Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
-        ),
+        is_fast: is_fast(mirror, route.next_hop, is_connected),
+    }
+}
+
+/// Whether workers forward by a next hop. To a connected network they do once Linux has found the neighbour.
+fn is_fast(mirror: &Mirror, next_hop: NextHopIndex, is_connected: bool) -> bool {
+    match mirror.fib().next_hops().get(next_hop) {
+        Some(NextHop::Resolve(_)) => is_connected,
+        next_hop => !matches!(next_hop, Some(NextHop::Punt | NextHop::Local | NextHop::Broadcast)),
     }
 }
 

@@ -332,7 +332,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         Ok(Ok(settings)) => settings,
         mistake => {
             let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
-            let closed = file.map(settings::ports_to_close).unwrap_or_default();
+            let mut closed = file.map(settings::ports_to_close).unwrap_or_default();
+            // Those that another router has are that one's to close.
+            closed.retain(|port| ports::user_of(&port.name).is_none());
             if !closed.is_empty() {
                 drop_in::Guard::raise(&closed, Fail::Closed, None)?;
                 say_closed();

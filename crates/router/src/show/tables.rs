@@ -48,7 +48,9 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
     match show {
         Show::Ports(_) => ports(rows),
         Show::Routes(_) => {
-            print("Codes: > in force, * forwarded by the router (others by Linux)\n\n");
+            print(
+                "Codes: > in force, * forwarded by the router as soon as Linux knows the neighbour (others by Linux)\n\n",
+            );
             list(rows, &[LEFT; 7], routes)
         }
         Show::Route(_) => lookup(rows),
