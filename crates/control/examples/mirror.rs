@@ -23,6 +23,7 @@ fn link(index: u32) -> Change {
         below: None,
         kind: String::new(),
         vlan: None,
+        has_priorities: false,
         vrf_table: None,
     })
 }

@@ -90,6 +90,7 @@ pub(crate) mod tests {
             below: some(below),
             kind: kind.into(),
             vlan: None,
+            has_priorities: false,
             vrf_table: None,
         }
     }

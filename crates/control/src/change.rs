@@ -35,6 +35,8 @@ pub struct Link {
     pub kind: String,
     /// The 802.1Q number of a VLAN interface.
     pub vlan: Option<u16>,
+    /// Whether a VLAN interface writes priorities into its tags (`egress-qos-map`).
+    pub has_priorities: bool,
     /// The table of a VRF interface.
     pub vrf_table: Option<u32>,
 }

@@ -54,6 +54,7 @@ fn link(leader: u32, port: u8) -> Change {
         below: None,
         kind: "tun".into(),
         vlan: None,
+        has_priorities: false,
         vrf_table: None,
     })
 }

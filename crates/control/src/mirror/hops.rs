@@ -172,7 +172,9 @@ impl Mirror {
                 Some(of) => Some(Adjacency::tagged(port, mac, source, of.vlan, ethertype)),
             }
         };
-        if hop.has_encapsulation {
+        let has_priorities =
+            self.links.get(hop.interface).is_some_and(|interface| interface.link.has_priorities);
+        if hop.has_encapsulation || has_priorities {
             return NextHop::Punt;
         }
         // Whose link address is not known, but the link is a port's.

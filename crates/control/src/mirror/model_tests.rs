@@ -457,6 +457,7 @@ fn any_link() -> impl Strategy<Value = Link> {
             below: None,
             kind: String::new(),
             vlan: None,
+            has_priorities: false,
             vrf_table: None,
         },
     )

@@ -206,6 +206,7 @@ mod tests {
                 below: None,
                 kind: String::new(),
                 vlan: None,
+                has_priorities: false,
                 vrf_table: None,
             }),
         );

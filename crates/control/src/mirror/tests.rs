@@ -32,6 +32,7 @@ fn link(index: InterfaceIndex, name: &str) -> Link {
         below: None,
         kind: String::new(),
         vlan: None,
+        has_priorities: false,
         vrf_table: None,
     }
 }
@@ -905,6 +906,11 @@ fn a_vlan_leaves_by_the_port_below_it_with_a_tag() {
     };
     assert_eq!(mirror.main("10.0.0.1"), tagged(IPV4));
     assert_eq!(mirror.main("2001:db8::1"), tagged(IPV6));
+    // Priorities in its tags are Linux's to write.
+    for (has_priorities, expected) in [(true, NextHop::Punt), (false, tagged(IPV4))] {
+        mirror.apply(KERNEL, Change::Link(Link { has_priorities, ..vlan(true) }));
+        assert_eq!(mirror.main("10.0.0.1"), expected);
+    }
     // The rule `iif eth0.100` means it and not the port below.
     assert_eq!(mirror.links.ports_of_input("eth0.100"), [1]);
 

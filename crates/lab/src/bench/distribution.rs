@@ -264,6 +264,7 @@ impl Leader {
                 below: None,
                 kind: "tun".into(),
                 vlan: None,
+                has_priorities: false,
                 vrf_table: None,
             }));
         }

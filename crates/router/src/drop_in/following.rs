@@ -529,6 +529,7 @@ mod tests {
             below: None,
             kind: String::new(),
             vlan: None,
+            has_priorities: false,
             vrf_table: None,
         };
         let names = ["eth1", "eth2", "eth1.5", "eth9"];

@@ -251,6 +251,7 @@ mod tests {
             below,
             kind: kind.into(),
             vlan: None,
+            has_priorities: false,
             vrf_table: None,
         }
     }

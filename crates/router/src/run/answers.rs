@@ -325,6 +325,12 @@ impl Live {
         for port in state.mirror.ports() {
             let known = settings.ports.iter().find(|known| known.name == port.name);
             let (Some(link), Some(known)) = (port.link, known) else { continue };
+            if link.has_priorities {
+                problems.push(format!(
+                    "{}: it has an egress-qos-map, so packets that leave by it go to Linux",
+                    port.name
+                ));
+            }
             let is_xdp = known.driver.is_xdp();
             problems.extend(mtu_problem(&port.name, link.mtu as usize, self.frame_bytes, is_xdp));
         }

@@ -47,21 +47,6 @@ pub(crate) struct Judge {
     pub(crate) is_unjudged: bool,
     /// Whether there are routes with several paths, of which the two choose by hashes of their own.
     pub(crate) is_multipath: bool,
-    /// Whether Linux maps priorities to tags, which the router does not (docs/vlans.md).
-    pub(crate) has_priorities: bool,
-}
-
-/// What came without the priorities in its tags (IEEE 802.1Q, 9.6).
-fn without_priorities(outcome: &Outcome) -> Outcome {
-    let mut outcome = outcome.clone();
-    for (_, frame) in &mut outcome {
-        let mut at = 12;
-        while matches!(frame.get(at..at + 3), Some([0x81, 0, _] | [0x88, 0xa8, _])) {
-            frame[at + 2] &= 0x1f;
-            at += 4;
-        }
-    }
-    outcome
 }
 
 impl Judge {
@@ -76,7 +61,6 @@ impl Judge {
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
             || (self.is_multipath && linux.len() == ours.len())
-            || (self.has_priorities && without_priorities(linux) == without_priorities(ours))
     }
 
     /// Returns whether a denied packet passed, which it must not at any moment.

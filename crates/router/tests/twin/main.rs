@@ -74,12 +74,7 @@ impl Scenario {
     fn judge(&self) -> Judge {
         let is_multipath = |change: &String| change.contains("nexthop via") || change.contains("group");
         let any = |is: &dyn Fn(&String) -> bool| self.before.iter().chain(&self.during).any(is);
-        Judge {
-            filters: self.filters,
-            is_unjudged: self.kind.is_unjudged,
-            is_multipath: any(&is_multipath),
-            has_priorities: any(&|change| change.contains("type vlan egress")),
-        }
+        Judge { filters: self.filters, is_unjudged: self.kind.is_unjudged, is_multipath: any(&is_multipath) }
     }
 
     /// The scenario without one of its changes.

@@ -22,6 +22,7 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_EGRESS_QOS: u16 = 3;
 const IFLA_VLAN_PROTOCOL: u16 = 5;
 /// The type of an 802.1Q tag.
 const TYPE_VLAN: u16 = 0x8100;
@@ -72,6 +73,7 @@ pub(super) fn link(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
         below: None,
         kind: String::new(),
         vlan: None,
+        has_priorities: false,
         vrf_table: None,
     };
     for attribute in attributes(rest) {
@@ -119,6 +121,8 @@ fn link_info(info: &Attribute<'_>, link: &mut Link) -> Result<(), DecodeError> {
                     IFLA_VLAN_ID => link.vlan = Some(attribute.u16()?),
                     // In network order, unlike numbers that are the host's.
                     IFLA_VLAN_PROTOCOL => is_customers = u16::from_be(attribute.u16()?) == TYPE_VLAN,
+                    // A number of another priority than 0 each.
+                    IFLA_VLAN_EGRESS_QOS => link.has_priorities = attribute.nested().next().is_some(),
                     _ => {}
                 }
             }

@@ -77,6 +77,7 @@ fn vlans_and_vrfs() {
         below: Some(3),
         kind: "vlan".into(),
         vlan: Some(7),
+        has_priorities: false,
         vrf_table: None,
     };
     assert_eq!(vlan, expected);
@@ -86,6 +87,11 @@ fn vlans_and_vrfs() {
         link(b"vlan\0", &attributes(&list), &[]).vlan
     };
     assert_eq!((told(0x8100), told(0x88a8)), (Some(7), None));
+    // Its map of priorities, with a number in it and without.
+    let maps =
+        |map: &[u8]| link(b"vlan\0", &attributes(&[(1, &7u16.to_ne_bytes()), (3, map)]), &[]).has_priorities;
+    let number = attributes(&[(1, &[0, 0, 0, 0, 5, 0, 0, 0])]);
+    assert_eq!((maps(&number), maps(&[]), vlan.has_priorities), (true, false, false));
     let vrf = link(b"vrf\0", &attributes(&[(1, &77u32.to_ne_bytes())]), &[]);
     assert_eq!((vrf.vlan, vrf.vrf_table), (None, Some(77)));
     // The link below is in another network namespace.

@@ -135,6 +135,7 @@ mod tests {
             below: Some(3),
             kind: "vlan".into(),
             vlan: Some(100),
+            has_priorities: false,
             vrf_table: None,
         }
     }
