@@ -44,8 +44,13 @@ pub enum Combine {
 /// Elements of the class have handlers that are metrics ([`Handler::metric`]).
 pub const METRICS: Capability = Capability("counts");
 
-/// How a handler is read: [`Get`], [`Ask`] or [`Field`].
+/// How a handler is read: [`Get`], [`Ask`], [`Act`] or [`Field`].
 pub trait Read: Sync {
+    /// Whether reading may do something beyond the element: call handlers of others, or wake them.
+    fn may_act(&self) -> bool {
+        false
+    }
+
     /// Reads it of an element of the right type. `argument` is empty unless the handler takes one.
     fn read(&self, element: &mut dyn Any, cx: &mut Context, argument: &str) -> Result<String, String>;
 }
@@ -60,7 +65,10 @@ pub trait Write: Sync {
 pub struct Get<E>(pub fn(&mut E) -> String);
 
 /// Reads by the machine or with an argument.
-pub struct Ask<E>(pub fn(&mut E, &mut Context, &str) -> Result<String, String>);
+pub struct Ask<E>(pub fn(&mut E, &Context, &str) -> Result<String, String>);
+
+/// Reads by doing something: such a handler is [`acting`](Handler::acting), unless what it does is harmless.
+pub struct Act<E>(pub fn(&mut E, &mut Context, &str) -> Result<String, String>);
 
 /// Writes.
 pub struct Put<E>(pub fn(&mut E, &mut Context, &str) -> Result<(), String>);
@@ -80,6 +88,16 @@ impl<E: Any> Read for Get<E> {
 }
 
 impl<E: Any> Read for Ask<E> {
+    fn read(&self, element: &mut dyn Any, cx: &mut Context, argument: &str) -> Result<String, String> {
+        of(element).and_then(|element| self.0(element, cx, argument))
+    }
+}
+
+impl<E: Any> Read for Act<E> {
+    fn may_act(&self) -> bool {
+        true
+    }
+
     fn read(&self, element: &mut dyn Any, cx: &mut Context, argument: &str) -> Result<String, String> {
         of(element).and_then(|element| self.0(element, cx, argument))
     }

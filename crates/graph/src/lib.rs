@@ -56,5 +56,5 @@ pub mod testing;
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
 pub use element::{Alias, Capability, Class, ConfigError, Element, KEEPS_ALL, QueueCounts, TaskStatus};
-pub use handler::{Ask, Combine, Field, Get, Handler, METRICS, Put};
+pub use handler::{Act, Ask, Combine, Field, Get, Handler, METRICS, Put};
 pub use setup::Setup;

@@ -296,6 +296,7 @@ fn indented(text: &str, by: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use graph::Handler;
 
     #[test]
     fn formatting_codes_are_taken_out() {
@@ -338,6 +339,20 @@ mod tests {
             let manual = render(name, class, false);
             let wide = manual.lines().find(|line| line.chars().count() > 100);
             assert_eq!(wide, None, "{name}");
+        }
+    }
+
+    /// Who may only look reads all handlers that are not marked; others can only tell, by their type.
+    #[test]
+    fn handlers_that_may_act_are_marked() {
+        let registry = crate::classes();
+        for (name, class) in registry.classes() {
+            let may_act = |handler: &&Handler| handler.read.is_some_and(|read| read.may_act());
+            let mut unmarked = class.handlers.iter().filter(may_act).filter(|it| !it.acts && !it.private);
+            // Those of scripts calculate.
+            let scripts = ["Script", "DriverManager"];
+            let found = unmarked.next().filter(|_| !scripts.contains(&class.name));
+            assert_eq!(found.map(|handler| handler.name), None, "{name}: reading it may do something");
         }
     }
 }

@@ -125,6 +125,16 @@ fn metrics_and_the_api_say_what_show_says() {
 /// What reads files, or does something when it is read, is not for those who may look.
 #[test]
 fn no_handler_that_acts_is_read() {
+    no_acting_handler_is_read("", "");
+}
+
+/// The first worker has none of the elements.
+#[test]
+fn no_handler_of_another_worker_that_acts_is_read() {
+    no_acting_handler_is_read("StaticThreadSched(sw 1, s 1, e 1, p 1);", " --workers 2");
+}
+
+fn no_acting_handler_is_read(threads: &str, options: &str) {
     if !netns::is_root() {
         return;
     }
@@ -132,11 +142,11 @@ fn no_handler_that_acts_is_read() {
     let secret = network.folder.write("secret", "a word of root's\n");
     let config = network.folder.write(
         "acts.click",
-        "Idle -> sw :: Switch(0) -> Discard; sw[1] -> Discard;
+        &format!("{threads} Idle -> sw :: Switch(0) -> Discard; sw[1] -> Discard;
          s :: Script(TYPE PASSIVE, write sw.switch 1, return 7);
-         e :: Script(TYPE PASSIVE, write sw.switch 1, export x 1); p :: Script(TYPE PROXY, write sw.switch 1);",
+         e :: Script(TYPE PASSIVE, write sw.switch 1, export x 1); p :: Script(TYPE PROXY, write sw.switch 1);"),
     );
-    let router = start(&network, &format!("{config} --web {WEB}"));
+    let router = start(&network, &format!("{config} --web {WEB}{options}"));
     // It is answered once a second.
     let get_when_free = |path: &str, headers: &str| {
         let mut answer = (429, String::new());

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use graph::lang::{next_word, quote, split_words, unquote};
-use graph::{Ask, Combine, FromArgument, Handler};
+use graph::{Act, Combine, FromArgument, Handler};
 
 use super::{Script, asked};
 

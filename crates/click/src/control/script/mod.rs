@@ -119,7 +119,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use graph::lang::{split_arguments, split_words};
 use graph::setup::TakenSignals;
-use graph::{Ask, Class, Combine, ConfigError, Context, Element, Handler, Put, Setup, TaskStatus};
+use graph::{Act, Class, Combine, ConfigError, Context, Element, Handler, Put, Setup, TaskStatus};
 use packet::Batch;
 
 use instructions::{Ending, parse};
@@ -243,7 +243,7 @@ macro_rules! asked {
             $name,
             Combine::First,
             $doc,
-            &Ask(|e: &mut Script, cx, argument| e.read(cx, $name, argument)),
+            &Act(|e: &mut Script, cx, argument| e.read(cx, $name, argument)),
         )
     };
 }
@@ -264,7 +264,7 @@ const OWN: [Handler; 9] = [
         "run",
         Combine::First,
         "Runs the script from its beginning. What is read is what it returns.",
-        &Ask(|e: &mut Script, cx, argument| e.read(cx, "run", argument)),
+        &Act(|e: &mut Script, cx, argument| e.read(cx, "run", argument)),
         &Put(|e: &mut Script, cx, value| e.write(cx, "run", value)),
     )
     .acting(),
