@@ -125,16 +125,6 @@ fn metrics_and_the_api_say_what_show_says() {
 /// What reads files, or does something when it is read, is not for those who may look.
 #[test]
 fn no_handler_that_acts_is_read() {
-    no_acting_handler_is_read("", "");
-}
-
-/// The first worker has none of the elements.
-#[test]
-fn no_handler_of_another_worker_that_acts_is_read() {
-    no_acting_handler_is_read("StaticThreadSched(sw 1, s 1, e 1, p 1);", " --workers 2");
-}
-
-fn no_acting_handler_is_read(threads: &str, options: &str) {
     if !netns::is_root() {
         return;
     }
@@ -142,11 +132,13 @@ fn no_acting_handler_is_read(threads: &str, options: &str) {
     let secret = network.folder.write("secret", "a word of root's\n");
     let config = network.folder.write(
         "acts.click",
-        &format!("{threads} Idle -> sw :: Switch(0) -> Discard; sw[1] -> Discard;
+        "Idle -> sw :: Switch(0) -> Discard; sw[1] -> Discard;
          s :: Script(TYPE PASSIVE, write sw.switch 1, return 7);
-         e :: Script(TYPE PASSIVE, write sw.switch 1, export x 1); p :: Script(TYPE PROXY, write sw.switch 1);"),
+         e :: Script(TYPE PASSIVE, write sw.switch 1, export x 1); p :: Script(TYPE PROXY, write sw.switch 1);
+         // No worker has it.
+         Idle -> Punt -> k :: Script(TYPE PACKET, write sw.switch 1, return 0) -> Discard;",
     );
-    let router = start(&network, &format!("{config} --web {WEB}{options}"));
+    let router = start(&network, &format!("{config} --web {WEB}"));
     // It is answered once a second.
     let get_when_free = |path: &str, headers: &str| {
         let mut answer = (429, String::new());
@@ -158,11 +150,13 @@ fn no_acting_handler_is_read(threads: &str, options: &str) {
     };
     let read = |name: &str| get_when_free(&format!("/api/v1/handlers?name={}", name.replace(' ', "%20")), "");
     assert!(read("sw.switch").1.contains("\"0\""), "{}", read("sw.switch").1);
-    for name in [&format!("s.cat {secret}"), &format!("s.catq {secret}"), "s.kill 0 1"] {
+    for name in
+        [&format!("s.cat {secret}"), &format!("s.catq {secret}"), "s.kill 0 1", &format!("k.cat {secret}")]
+    {
         let (status, text) = read(name);
         assert!(status != 200 && text.contains("is for scripts of the configuration only"), "{name}: {text}");
     }
-    for name in ["s.run", "s.shift args", "p.anything", "e.run", "s.run 1"] {
+    for name in ["s.run", "s.shift args", "p.anything", "e.run", "s.run 1", "k.run"] {
         let (status, text) = read(name);
         assert!(status != 200 && text.contains("does something"), "{name}: {text}");
     }
