@@ -6,6 +6,8 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 /// The most bytes of a file of text: a million rules.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -63,7 +65,14 @@ pub fn read_all(input: impl Read) -> Result<String> {
 /// Bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
 
-/// Reads a regular file of at most 64 KiB that holds a secret. Returns what describes the file too.
+/// Has the process leave no core dump, in which keys would be found.
+pub fn leave_no_core_dump() {
+    // The call fails for no process that is its own.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Reads a regular file of at most 64 KiB that holds a secret. Returns what describes the file too. From now on the process leaves no
+/// core dump, in which the secret would be found.
 ///
 /// # Errors
 /// It cannot be read, is not a regular file, is longer, or is not UTF-8; or others than root and the user of this process can read
@@ -93,6 +102,7 @@ pub fn read_secret(path: &Path) -> Result<(String, Metadata)> {
     if text.len() as u64 > MOST {
         return Err(Error::new(ErrorKind::FileTooLarge, "longer than 64 KiB; expected a secret"));
     }
+    leave_no_core_dump();
     Ok((text, metadata))
 }
 
@@ -138,6 +148,7 @@ mod tests {
             read_secret(&path).map(|(text, _)| text).map_err(|error| error.to_string())
         };
         assert_eq!([read(0o600), read(0o400)], [Ok("a secret\n".to_owned()), Ok("a secret\n".to_owned())]);
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
         for mode in [0o640, 0o604, 0o620, 0o644, 0o777] {
             let error = read(mode).unwrap_err();
             assert!(

@@ -47,7 +47,7 @@
 //! All lines of an answer but the last have a hyphen behind the number. The value of a read handler
 //! follows, its length before it: C<DATA LENGTH>.
 //!
-//! A line may have 64 KiB, and data 16 MiB. Up to 64 connections are served, each in its own time.
+//! A line may have 64 KiB, and data 16 MiB; data that others of this host read with, 64 KiB. Up to 64 connections are served, each in its own time.
 //! None of them delays another, or packets. A user has 16 of them, another host 8, root and the
 //! router's user 32. One is kept for root, and one for the router's user. A connection that has
 //! said nothing for 10 seconds gives its place to one that comes.
@@ -251,15 +251,22 @@ impl Conversation<'_> {
                     self.answer(500, &format!("Syntax error in '{command}'"))?;
                     return Ok(true);
                 };
-                if length > MOST_DATA {
+                let most = self.most_data(reads);
+                if length > most {
                     // What follows cannot be told from commands.
-                    self.answer(521, &format!("Data too large: {MOST_DATA} bytes are taken at most"))?;
+                    self.answer(521, &format!("Data too large: {most} bytes are taken at most"))?;
                     return Ok(false);
                 }
                 self.skip_line_feed()?;
+                let keeps = self.refusal(reads, handler).is_none();
                 let mut data = Vec::new();
-                (&mut self.stream).take(length as u64).read_to_end(&mut data)?;
-                if data.len() < length {
+                let mut rest = (&mut self.stream).take(length as u64);
+                if keeps {
+                    rest.read_to_end(&mut data)?
+                } else {
+                    std::io::copy(&mut rest, &mut std::io::sink())? as usize
+                };
+                if rest.limit() > 0 {
                     self.answer(500, "Not enough data")?;
                     return Ok(false);
                 }
@@ -267,7 +274,9 @@ impl Conversation<'_> {
             }
             "READUNTIL" | "WRITEUNTIL" => {
                 self.skip_line_feed()?;
-                let Some(data) = self.until(argument.trim_end())? else {
+                let most = self.most_data(reads);
+                let keeps = self.refusal(reads, handler).is_none();
+                let Some(data) = self.until(argument.trim_end(), most, keeps)? else {
                     self.answer(500, "Not enough data")?;
                     return Ok(false);
                 };
@@ -292,38 +301,52 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Lines up to one that is `end`; `None` if it does not come, or too late.
-    fn until(&mut self, end: &str) -> std::io::Result<Option<String>> {
-        let mut data = String::new();
+    /// Most bytes of data that this client may send with a command.
+    fn most_data(&self, reads: bool) -> usize {
+        if reads && !self.stream.get_ref().is_trusted() { MOST_LINE as usize } else { MOST_DATA }
+    }
+
+    /// Lines up to one that is `end`, or nothing of them if they are not kept; `None` if it does not come within so many bytes.
+    fn until(&mut self, end: &str, most: usize, keeps: bool) -> std::io::Result<Option<String>> {
+        let (mut data, mut length) = (String::new(), 0);
         loop {
             let Some(Some(line)) = self.line()? else { return Ok(None) };
             self.skip_line_feed()?;
             if line.trim_end() == end {
                 return Ok(Some(data));
             }
-            data.push_str(&line);
-            data.push('\n');
-            if data.len() > MOST_DATA {
+            length += line.len() + 1;
+            if length > most {
                 return Ok(None);
+            }
+            if keeps {
+                data.push_str(&line);
+                data.push('\n');
             }
         }
     }
 
-    fn call(&mut self, reads: bool, name: &str, argument: &str) -> std::io::Result<()> {
+    /// Why this client may not call a handler.
+    fn refusal(&self, reads: bool, name: &str) -> Option<Answer> {
         let handler = match self.router.find(name) {
             Ok(handler) => handler,
-            Err(what) => {
-                let (code, text) = missing(name, what);
-                return self.answer(code, &text);
-            }
+            Err(what) => return Some(missing(name, what)),
         };
+        let denied = || Some((530, format!("Permission denied for '{name}'")));
+        match reads {
+            true if !handler.is_readable() => Some((530, format!("Handler '{name}' write-only"))),
+            true if handler.acts && !self.may_write(name) => denied(),
+            false if !handler.is_writable() => Some((530, format!("Handler '{name}' read-only"))),
+            false if !self.may_write(name) => denied(),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, reads: bool, name: &str, argument: &str) -> std::io::Result<()> {
+        if let Some((code, text)) = self.refusal(reads, name) {
+            return self.answer(code, &text);
+        }
         if reads {
-            if !handler.is_readable() {
-                return self.answer(530, &format!("Handler '{name}' write-only"));
-            }
-            if handler.acts && !self.may_write(name) {
-                return self.answer(530, &format!("Permission denied for '{name}'"));
-            }
             return match self.router.read(name, argument) {
                 Ok(value) => {
                     self.answer(200, &format!("Read handler '{name}' OK"))?;
@@ -332,12 +355,6 @@ impl Conversation<'_> {
                 }
                 Err(problem) => self.answer(520, &format!("Read handler '{name}' error:\n{problem}")),
             };
-        }
-        if !handler.is_writable() {
-            return self.answer(530, &format!("Handler '{name}' read-only"));
-        }
-        if !self.may_write(name) {
-            return self.answer(530, &format!("Permission denied for '{name}'"));
         }
         match self.router.write(name, argument) {
             Ok(()) => self.answer(200, &format!("Write handler '{name}' OK"))?,

@@ -181,9 +181,9 @@ impl EspHooks {
         self.table.set_udp_ports(ports)
     }
 
-    /// The file descriptor that is readable while packets wait.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.queues.fd()
+    /// The file descriptors of which one is readable while packets wait.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        self.queues.fds()
     }
 
     /// Judges some of the packets that wait, each from its IP header on. Returns how many there were; 0 if none is left. It does not

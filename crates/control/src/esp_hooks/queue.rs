@@ -1,6 +1,6 @@
 //! Queues of Linux's packet filter (`linux/netfilter/nfnetlink_queue.h`): a message for each packet, which waits for its verdict.
 //!
-//! Each hook has its queue; one socket reads both. Linux counts packets of a queue in their ids before it finds out whether the
+//! Each hook has its queue and a socket that reads it: a flood of what comes in takes no room of what goes out. Linux counts packets of a queue in their ids before it finds out whether the
 //! socket has room for them, so gaps tell how many were lost. For this, a queue is longer than the socket's buffer has room for.
 //!
 //! Linux gives packets to the input queue as they are on the wire: segments of a large one each by itself, with their checksums. In
@@ -20,13 +20,13 @@ use super::{EspHookCounters, Hook, HookCounters, Verdict};
 use crate::netfilter::{self, open_socket};
 use crate::netlink::{Message, attributes, frames};
 
-/// Numbers that are tried until two in a row are free: for the input hook, and for the output hook.
+/// Numbers that are tried until one is free.
 const NUMBERS: std::ops::Range<u16> = 4500..4532;
 const LENGTH: u32 = 65_536;
 /// Some 3,000 packets of 1,500 bytes; Linux takes it twice.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 256 << 10;
-/// Packets of a call of [`Queues::receive`].
+/// Packets of each queue in a call of [`Queues::receive`].
 const BATCH: usize = 256;
 /// `NFQNL_MAX_COPY_RANGE`: the value of an attribute is not longer.
 const LONGEST: usize = 0xffff - 4;
@@ -57,18 +57,55 @@ const FLAGS: u16 = 5;
 const TAKES_LARGE: u32 = 4;
 
 /// The queues of this process.
+#[derive(Debug)]
 pub(super) struct Queues {
-    socket: Socket,
-    /// That of the input hook; the next one is that of the output hook.
-    number: u16,
+    input: Queue,
+    output: Queue,
     buffer: Vec<u8>,
-    last_ids: [u32; 2],
     counters: EspHookCounters,
+}
+
+/// The queue of a hook.
+struct Queue {
+    socket: Socket,
+    number: u16,
+    last_id: u32,
 }
 
 impl Queues {
     /// Opens two that are free in the network namespace of this thread.
     pub(super) fn open() -> io::Result<Self> {
+        Ok(Self {
+            input: Queue::open(0)?,
+            output: Queue::open(TAKES_LARGE)?,
+            buffer: vec![0; MESSAGE_BYTES],
+            counters: EspHookCounters::default(),
+        })
+    }
+
+    /// The numbers of the input queue and of the output queue, for rules.
+    pub(super) fn numbers(&self) -> [u16; 2] {
+        [self.input.number, self.output.number]
+    }
+
+    /// Readable when packets wait.
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.input.socket.as_fd(), self.output.socket.as_fd()]
+    }
+
+    pub(super) fn counters(&self) -> EspHookCounters {
+        self.counters
+    }
+
+    /// Judges packets that wait, at most [`BATCH`] of each queue; how many.
+    pub(super) fn receive(&mut self, judge: &mut dyn FnMut(Hook, &[u8]) -> Verdict) -> io::Result<usize> {
+        let Self { input, output, buffer, counters } = self;
+        Ok(output.receive(buffer, counters, judge)? + input.receive(buffer, counters, judge)?)
+    }
+}
+
+impl Queue {
+    fn open(flags: u32) -> io::Result<Self> {
         let socket = open_socket()?;
         // An error does not repeat the packet. Without the other one, what comes after a loss is lost until all before it is read.
         socket.set_cap_ack(true)?;
@@ -76,14 +113,10 @@ impl Queues {
         sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)?;
         sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)?;
         let mut result = Ok(());
-        for number in NUMBERS.step_by(2) {
-            result = configure(&socket, number, 0).and_then(|()| configure(&socket, number + 1, TAKES_LARGE));
+        for number in NUMBERS {
+            result = configure(&socket, number, flags);
             match result.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw_os_error) {
-                None => {
-                    let buffer = vec![0; MESSAGE_BYTES];
-                    let counters = EspHookCounters::default();
-                    return Ok(Self { socket, number, buffer, last_ids: [0; 2], counters });
-                }
+                None => return Ok(Self { socket, number, last_id: 0 }),
                 // It is another process's (or we lack the right, which the last number tells), or another socket's.
                 Some(Errno::PERM | Errno::BUSY | Errno::EXIST) => {}
                 Some(_) => break,
@@ -92,57 +125,47 @@ impl Queues {
         Err(result.err().unwrap_or_else(|| Errno::BUSY.into()))
     }
 
-    /// The numbers of the input queue and of the output queue, for rules.
-    pub(super) fn numbers(&self) -> [u16; 2] {
-        [self.number, self.number + 1]
-    }
-
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    pub(super) fn counters(&self) -> EspHookCounters {
-        self.counters
-    }
-
-    /// Judges packets that wait, at most [`BATCH`]; how many.
-    pub(super) fn receive(&mut self, judge: &mut dyn FnMut(Hook, &[u8]) -> Verdict) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        counters: &mut EspHookCounters,
+        judge: &mut dyn FnMut(Hook, &[u8]) -> Verdict,
+    ) -> io::Result<usize> {
         let mut count = 0;
         for _ in 0..BATCH {
-            let length = match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+            let length = match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((length, _)) => length,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            for frame in frames(&self.buffer[..length]).flatten() {
+            for frame in frames(&buffer[..length]).flatten() {
                 if frame.kind == ERROR {
                     // Only verdicts are refused; what is not is not acknowledged.
-                    self.counters.expired += 1;
+                    counters.expired += 1;
                 }
                 let Some(packet) = (frame.kind == PACKET).then(|| Packet::read(frame.payload)).flatten()
                 else {
                     continue;
                 };
                 count += 1;
-                let queue = usize::from(packet.queue != self.number);
-                let last_id = std::mem::replace(&mut self.last_ids[queue], packet.id);
-                self.counters.lost += u64::from(packet.id.wrapping_sub(last_id).wrapping_sub(1));
+                let last_id = std::mem::replace(&mut self.last_id, packet.id);
+                counters.lost += u64::from(packet.id.wrapping_sub(last_id).wrapping_sub(1));
                 let verdict = match packet.content {
                     Content::Whole(hook, bytes) => {
                         let verdict = match judge(hook, bytes) {
                             Verdict::Replace(bytes) if bytes.len() > LONGEST => Verdict::Drop,
                             verdict => verdict,
                         };
-                        self.counters.of(hook).count(&verdict);
+                        counters.of(hook).count(&verdict);
                         verdict
                     }
                     Content::Large => {
-                        self.counters.unencrypted += 1;
+                        counters.unencrypted += 1;
                         Verdict::Drop
                     }
                     Content::Unreadable => {
-                        self.counters.unreadable += 1;
+                        counters.unreadable += 1;
                         Verdict::Drop
                     }
                 };
@@ -153,9 +176,9 @@ impl Queues {
     }
 }
 
-impl std::fmt::Debug for Queues {
+impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queues").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Queue").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -352,8 +375,9 @@ mod tests {
             // Queues of other readers are passed over.
             let other = Queues::open().unwrap();
             let mut queue = Queues::open().unwrap();
-            assert_ne!(other.number, queue.number);
-            assert_eq!(queue.numbers()[1], queue.numbers()[0] + 1);
+            let mut numbers = [other.numbers(), queue.numbers()].concat();
+            numbers.dedup();
+            assert_eq!(numbers.len(), 4);
             let [near, far] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
             far.set_nonblocking(true).unwrap();
             let to = far.local_addr().unwrap();
@@ -412,11 +436,11 @@ mod tests {
         in_namespace(|| {
             let mut queue = Queues::open().unwrap();
             // About as much as three datagrams take.
-            sockopt::set_socket_recv_buffer_size_force(&queue.socket, 4096).unwrap();
+            sockopt::set_socket_recv_buffer_size_force(&queue.input.socket, 4096).unwrap();
             let [near, far] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
             far.set_nonblocking(true).unwrap();
             let to = far.local_addr().unwrap();
-            let rule = format!("-p udp --dport {} -j NFQUEUE --queue-num {}", to.port(), queue.number);
+            let rule = format!("-p udp --dport {} -j NFQUEUE --queue-num {}", to.port(), queue.input.number);
             run("iptables-nft", &format!("-A INPUT {rule}"));
             for number in 0..100 {
                 near.send_to(&[number], to).unwrap();

@@ -63,7 +63,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Header, Hello, Kind, Label, NodeId, NodeSet, Paths, Words};
+use fabric::{Header, Hello, Kind, Label, NodeId, NodeSet, Paths, Shim, Words};
 use fib::Adjacency;
 use fib::publish::Reader;
 use graph::{Class, ConfigError, Context, Element, Setup};
@@ -408,7 +408,11 @@ impl Element for FromFabric {
             if *output < place.links {
                 node.count_relayed(*copy, usize::from(*output), packet.len() as u64);
             } else if *output == place.links + HELLOS && matches!(place.wire, Wire::Switch { .. }) {
-                let sender = wire::sender(packet).filter(|sender| believed.contains(*sender));
+                // Other stations' addresses have the number of a node in them, too.
+                let is_sender = |node: &NodeId| {
+                    believed.contains(*node) && packet.data().get(6..12) == Some(&Shim::address(*node)[..])
+                };
+                let sender = wire::sender(packet).filter(is_sender);
                 if !room.takes(sender, cx.now_ns()) {
                     *output = TOO_MANY_HELLOS;
                 }

@@ -775,6 +775,23 @@ fn packets_of_strangers_are_dropped_and_counted() {
 }
 
 #[test]
+fn hellos_of_other_stations_leave_the_places_of_neighbours() {
+    let mut cluster = Cluster::new("star(3)", "");
+    cluster.pass_ms(60);
+    cluster.nodes[1].advance_ns(10 * MS);
+    let frame = cluster.nodes[1].taken("link0").pop().unwrap();
+    let too_many = |cluster: &mut Cluster| cluster.drops(0, "from0", "too many hellos");
+    // The numbers of nodes are in these addresses, as in others.
+    let mut junk = frame.clone();
+    junk[6..12].copy_from_slice(&[2, frame[7], frame[8], 0, 0, 0x77]);
+    (0..1000).for_each(|_| cluster.nodes[0].push("in0", &[&junk]));
+    let dropped = too_many(&mut cluster);
+    assert!((1..1000).contains(&dropped), "{dropped}");
+    cluster.nodes[0].push("in0", &[&frame]);
+    assert_eq!(too_many(&mut cluster), dropped);
+}
+
+#[test]
 fn a_hello_without_the_key_is_dropped_and_counted() {
     let mut cluster = Cluster::new("mesh(2)", "");
     cluster.pass_ms(60);

@@ -17,7 +17,6 @@ use ipsec::association::{Age, Mode};
 use ipsec::esp::NAT_TRAVERSAL_PORT;
 use ipsec::{Association, Backend, Endpoints};
 use packet::sync::lock;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::policy::{Direction, Policy, PolicyAction, Selector};
 use crate::first_match::MAX_RULES;
@@ -185,8 +184,7 @@ impl Database {
     /// association on the process leaves no core dumps.
     pub fn replace(&self, mut contents: Contents) {
         if !contents.associations.is_empty() {
-            // Keys must not be found in a core dump. The call fails for no process that is its own.
-            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            graph::files::leave_no_core_dump();
         }
         let mut writing = lock(&self.writing);
         // Numbers and windows of an association that is the same go on.

@@ -28,6 +28,7 @@ mod trace;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -99,7 +100,8 @@ impl Sink {
         let to: Box<dyn Write> = if path == Path::new("-") {
             Box::new(BufWriter::new(io::stdout()))
         } else {
-            let file = File::options().write(true).create(true).truncate(true).open(path);
+            // Packets are for nobody else.
+            let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
             Box::new(BufWriter::new(file.with_context(|| format!("{}: cannot be written", path.display()))?))
         };
         Ok(Self::File(pcapng::Writer::new(to)?))

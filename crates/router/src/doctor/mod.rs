@@ -25,6 +25,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 use control::backstop;
+use graph::messages::printable_lines;
 use graph::setup::Shared;
 use packet::IpVersion;
 use serde_json::json;
@@ -338,7 +339,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     if arguments.json {
         findings.iter().for_each(|finding| say_line!("{}", finding.json()));
     } else {
-        print(&report(&findings));
+        print(&printable_lines(&report(&findings)));
     }
     let bad = findings.iter().any(Finding::is_bad);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -9,6 +9,7 @@ use control::api::{
     NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Show,
     SystemRow, TextRow, WorkerRow,
 };
+use graph::messages::printable_lines;
 use serde::de::DeserializeOwned;
 
 use crate::features::FeatureSettings;
@@ -111,7 +112,7 @@ pub(super) fn print_json(request: &Request, rows: Rows<'_>) -> Result<Seen> {
 /// The answer is not whole.
 pub(super) fn print_texts(rows: Rows<'_>) -> Result<()> {
     for row in rows {
-        say_line!("{}", parse::<TextRow>(&row?)?.text);
+        say_line!("{}", printable_lines(&parse::<TextRow>(&row?)?.text));
     }
     Ok(())
 }

@@ -48,8 +48,8 @@ impl Caught {
     }
 
     /// Returns what to poll.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.hooks.fd()
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        self.hooks.fds()
     }
 
     /// Judges what was caught.

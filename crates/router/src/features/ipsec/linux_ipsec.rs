@@ -35,7 +35,6 @@ use packet::pulse::Holder;
 use packet::sync::lock;
 use ports::PERMITTED_MARK;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::caught::Caught;
 use super::in_cluster::InCluster;
@@ -448,8 +447,7 @@ impl State {
 
     /// Puts an association in the place of the one that the kernel has replaced or changed, if there was one.
     fn replace(&mut self, sa: Sa, window: u32) {
-        // Keys must not be found in a core dump. The call fails for no process that is its own.
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        graph::files::leave_no_core_dump();
         let known = self.sas.remove(&sa.id);
         let settings = translation::settings(&sa, Backend::best(), window);
         let is_uncaught = settings.is_ok() && !self.catches;
@@ -754,7 +752,8 @@ fn wait(common: &Common, watch: Option<&Watch>, caught: Option<&Caught>, due: In
     let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     let mut polled = vec![PollFd::from_borrowed_fd(common.waker.as_fd(), PollFlags::IN)];
     polled.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));
-    polled.extend(caught.map(|caught| PollFd::from_borrowed_fd(caught.fd(), PollFlags::IN)));
+    let queues = caught.into_iter().flat_map(Caught::fds);
+    polled.extend(queues.map(|queue| PollFd::from_borrowed_fd(queue, PollFlags::IN)));
     // A signal may interrupt it.
     let _ = poll(&mut polled, Some(&left));
     // Read, so that it wakes the thread once. An error means that nobody has written.

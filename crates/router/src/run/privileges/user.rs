@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use anyhow::{Context, Result, bail};
 use control::accounts::{Account, account, group_name};
-use rustix::process::{DumpableBehavior, Gid, Uid, getegid, geteuid, getgroups, set_dumpable_behavior};
+use rustix::process::{Gid, Uid, dumpable_behavior, getegid, geteuid, getgroups, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
@@ -128,6 +128,7 @@ fn with_rights_of<R>(account: &Account, act: impl FnOnce() -> R) -> Result<io::R
     let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
     let (own_user, own_group) = (geteuid(), getegid());
     let groups = getgroups().context("cannot read its groups")?;
+    let dumpable = dumpable_behavior().context("cannot find out whether it leaves core dumps")?;
     if let Err(error) = set_thread_groups(&[]) {
         return Ok(Err(error.into()));
     }
@@ -137,7 +138,7 @@ fn with_rights_of<R>(account: &Account, act: impl FnOnce() -> R) -> Result<io::R
     set_thread_res_gid(None, own_group, None).context(FAILED)?;
     set_thread_groups(&groups).context(FAILED)?;
     // Another user's rights have made the process one that leaves no core dump.
-    set_dumpable_behavior(DumpableBehavior::Dumpable).context(FAILED)?;
+    set_dumpable_behavior(dumpable).context(FAILED)?;
     Ok(done.map_err(io::Error::from))
 }
 
