@@ -26,7 +26,7 @@ const LEAST_PATH_MTU: u32 = 552;
 pub struct Switches {
     /// Whether Linux forwards IPv4, and IPv6, that comes in by it.
     pub forwards: [bool; 2],
-    /// Which IPv4 sources are believed: 0 all, 1 strictly, 2 loosely (`rp_filter`).
+    /// Which IPv4 sources are believed: 0 all, 1 strictly, 2 loosely (`rp_filter`), [`NOT_OF_HOST`].
     pub rp_filter: u8,
     /// Whether the host's own addresses may be sources of IPv4 that comes in by it (`accept_local`).
     pub accepts_own: bool,
@@ -36,6 +36,10 @@ pub struct Switches {
     /// Whether it is a member of a VRF: a strict `rp_filter` takes the way back by any member then.
     pub is_in_vrf: bool,
 }
+
+/// All sources are believed but those that Linux has a route to as to its own, or a broadcast address: what an `rp_filter` of 0
+/// means where there are such routes beside those of its addresses.
+pub const NOT_OF_HOST: u8 = 3;
 
 /// Returns whether Linux forwards IPv4, and IPv6, in the network namespace of this thread.
 pub fn of_all() -> [bool; 2] {
@@ -83,7 +87,11 @@ fn put_together(name: &str, vrf: Option<&str>, value: &dyn Fn(&str) -> Option<u3
     let uses_path_mtu = value("ipv4/ip_forward_use_pmtu").is_some_and(|uses| uses != 0);
     let least_path_mtu = || value("ipv4/route/min_pmtu").unwrap_or(LEAST_PATH_MTU);
     Switches {
-        forwards: [input("forwarding") != 0, forwards_ipv6 && own("disable_ipv6") == 0],
+        // An interface with an MTU below 1,280 has no IPv6, and no settings of it.
+        forwards: [
+            input("forwarding") != 0,
+            forwards_ipv6 && value(&format!("ipv6/conf/{name}/disable_ipv6")) == Some(0),
+        ],
         rp_filter: input("rp_filter").max(all("ipv4", "rp_filter")).min(2) as u8,
         accepts_own: input("accept_local").max(all("ipv4", "accept_local")) != 0,
         longest: [uses_path_mtu.then(least_path_mtu), value(&format!("ipv6/conf/{name}/mtu"))],
@@ -113,7 +121,11 @@ mod tests {
         let of_port: Vec<(&str, u32)> = of_port.iter().map(|path| (path.as_str(), 1)).collect();
         let of_vrf: Vec<String> = of_port.iter().map(|(path, _)| path.replace("eth1", "red")).collect();
         let of_vrf: Vec<(&str, u32)> = of_vrf.iter().map(|path| (path.as_str(), 1)).collect();
-        let ipv6 = [("ipv6/conf/all/forwarding", 1), ("ipv6/conf/red/disable_ipv6", 1)];
+        let ipv6 = [
+            ("ipv6/conf/all/forwarding", 1),
+            ("ipv6/conf/eth1/disable_ipv6", 0),
+            ("ipv6/conf/red/disable_ipv6", 1),
+        ];
         let seen = |vrf, settings: &[(&str, u32)]| {
             let switches = in_vrf(vrf, &[settings, &ipv6].concat());
             (switches.forwards, switches.rp_filter, switches.accepts_own, switches.is_in_vrf)
@@ -125,7 +137,10 @@ mod tests {
 
     #[test]
     fn ipv4_forwards_by_interface_and_ipv6_by_all() {
-        let forwards = |settings: &[(&str, u32)]| switches(settings).forwards;
+        // IPv6 has settings of its own where it is.
+        assert_eq!(switches(&[("ipv6/conf/all/forwarding", 1)]).forwards, [false, false]);
+        let with_ipv6 = [("ipv6/conf/eth1/disable_ipv6", 0)];
+        let forwards = |settings: &[(&str, u32)]| switches(&[settings, &with_ipv6].concat()).forwards;
         assert_eq!(forwards(&[]), [false, false]);
         assert_eq!(forwards(&[("ipv4/conf/eth1/forwarding", 1)]), [true, false]);
         assert_eq!(forwards(&[("ipv4/conf/all/forwarding", 1)]), [false, false]);

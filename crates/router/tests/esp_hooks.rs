@@ -26,7 +26,8 @@ fn judged<T: Send>(
         let acting = scope.spawn(act);
         let a_moment = Timespec::try_from(Duration::from_millis(20)).unwrap();
         while !acting.is_finished() {
-            poll(&mut [PollFd::from_borrowed_fd(hooks.fd(), PollFlags::IN)], Some(&a_moment)).unwrap();
+            let mut queues = hooks.fds().map(|queue| PollFd::from_borrowed_fd(queue, PollFlags::IN));
+            poll(&mut queues, Some(&a_moment)).unwrap();
             hooks.receive(judge).unwrap();
         }
         acting.join().unwrap()

@@ -8,7 +8,7 @@ use super::{Mirror, fixed, routes};
 use crate::change::{
     Address, Hops, InterfaceIndex, Link, NeighbourState, ObjectKind, Path, RouteKey, RouteKind, Source,
 };
-use crate::switches::Switches;
+use crate::switches::{NOT_OF_HOST, Switches};
 use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules};
 use ipnet::IpNet;
 use std::fmt;
@@ -125,15 +125,29 @@ impl Mirror {
             let link = interface.map(|interface| interface.link.clone());
             let index = link.as_ref().map(|link| link.index);
             let addresses = self.links.addresses.keys().filter(|address| Some(address.index) == index);
+            let addresses: Vec<Address> = addresses.cloned().collect();
+            let switches = index.and_then(|index| self.links.switches.get(&index));
             PortReport {
                 port,
                 name: name.to_owned(),
                 link,
-                switches: index.and_then(|index| self.links.switches.get(&index).copied()),
-                addresses: addresses.cloned().collect(),
+                switches: switches.map(|switches| self.with_routes(switches, &addresses)),
+                addresses,
                 vrf_table: interface.and_then(|interface| self.links.vrf_table(interface)),
             }
         })
+    }
+
+    /// The settings of an interface with these addresses, as they are meant by the routes that there are.
+    fn with_routes(&self, switches: &Switches, addresses: &[Address]) -> Switches {
+        let has_ipv4 = addresses.iter().any(|known| known.address.is_ipv4());
+        let rp_filter = match switches.rp_filter {
+            0 if self.tables.local_networks[0] > 0 => NOT_OF_HOST,
+            // net/ipv4/fib_frontend.c, `no_addr`: without an address the way back has to be by it.
+            2 if !has_ipv4 && !switches.is_in_vrf => 1,
+            other => other,
+        };
+        Switches { rp_filter, ..*switches }
     }
 
     /// The numbers and names of the ports' interfaces.

@@ -30,8 +30,11 @@ pub(super) struct Tables {
     pub(super) full: HashMap<(u32, IpVersion), Pause>,
     /// Prefixes that are Linux's for something that a route has.
     pub(super) peculiar: Marked,
-    /// Prefixes to which a route has an MTU, which are Linux's while it is the best.
-    pub(super) with_mtu: Marked,
+    /// Prefixes to which a route has an MTU or an encapsulation, which are Linux's while it is the best.
+    pub(super) with_extras: Marked,
+    /// How many routes there are to the host itself beside those of its addresses, and broadcast routes beside those of its networks,
+    /// over IPv4; how many networks table local has over IPv6.
+    pub(super) local_networks: [usize; 2],
 }
 
 /// Tables and prefixes with routes of a kind, and the number of these.
@@ -110,8 +113,10 @@ impl Mirror {
         let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_peculiar(&key, &stored)));
         self.tables.peculiar.count(table, key.prefix(), was, is);
         let is_peculiar = was || is;
-        let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.has_mtu(&stored)));
-        self.tables.with_mtu.count(table, key.prefix(), had, has);
+        let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.has_extras(&stored)));
+        self.tables.with_extras.count(table, key.prefix(), had, has);
+        let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_local_network(&key, &stored)));
+        self.count_local_network(key.prefix(), was, is);
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
             let standing = self.standing(table, filter, network, length);
@@ -189,14 +194,47 @@ impl Mirror {
         key.is_conditional() || self.targets.get(stored.target).key.only_linux.is_some()
     }
 
-    /// Whether a route has an MTU of its own.
-    fn has_mtu(&self, stored: &Stored) -> bool {
-        self.targets.get(stored.target).key.mtu.is_some()
+    /// Whether a route is among [`Tables::local_networks`].
+    fn is_local_network<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
+        const KERNEL: u8 = 2;
+        let prefix = key.prefix();
+        let is_whole = prefix.prefix_len() == prefix.max_prefix_len();
+        if fixed::is_fixed(prefix) {
+            return false;
+        }
+        let is_hosts = || {
+            let kind = self.targets.get(stored.target).key.kind;
+            matches!(
+                kind,
+                RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast | RouteKind::Multicast
+            )
+        };
+        match prefix {
+            IpNet::V4(_) => is_hosts() && !(is_whole && stored.protocol == KERNEL),
+            IpNet::V6(_) => key.rank.is_local() && !is_whole,
+        }
+    }
+
+    /// There is a local network more, or less. With the first and the last one Linux does other things.
+    fn count_local_network(&mut self, prefix: IpNet, was: bool, is: bool) {
+        let count = &mut self.tables.local_networks[usize::from(matches!(prefix, IpNet::V6(_)))];
+        let had_some = *count > 0;
+        *count = *count + usize::from(is) - usize::from(was);
+        if had_some != (*count > 0) {
+            self.links.generation += 1;
+            self.policy.is_dirty = true;
+        }
+    }
+
+    /// Whether a route has an MTU or an encapsulation of its own.
+    fn has_extras(&self, stored: &Stored) -> bool {
+        let content = &self.targets.get(stored.target).key;
+        content.mtu.is_some() || content.is_encapsulated()
     }
 
     /// The prefixes that are Linux's because a route to them has something that the fast path does not look at.
     pub fn route_problems(&self) -> Vec<Problem> {
-        let places = self.tables.peculiar.0.keys().chain(self.tables.with_mtu.0.keys());
+        let places = self.tables.peculiar.0.keys().chain(self.tables.with_extras.0.keys());
         let mut all = places.filter_map(|&(table, prefix)| {
             let why = match prefix {
                 IpNet::V4(_) => self.why_linux::<u32>(table, prefix),
@@ -210,7 +248,11 @@ impl Mirror {
         let mut problems: Vec<Problem> = all.by_ref().take(MOST_PROBLEMS).collect();
         let more = all.count();
         problems.extend(self.objects.known.iter().filter_map(|(key, known)| {
-            let Some(ObjectKind::OnlyLinux(what)) = known.kind else { return None };
+            let what = match known.kind.as_ref()? {
+                ObjectKind::OnlyLinux(what) => what.to_string(),
+                ObjectKind::Path(path) if path.has_encapsulation => "it has an encapsulation".to_owned(),
+                _ => return None,
+            };
             let reason = format!("next-hop object {}: {what}, so packets of its routes go to Linux", key.id);
             Some(Problem { route: None, reason })
         }));
@@ -236,8 +278,11 @@ impl Mirror {
         });
         peculiar.or_else(|| {
             let (_, best) = self.best_route(table, Filter::default(), network, length)?;
-            let mtu = self.targets.get(best.target).key.mtu?;
-            Some(format!("its route has an MTU ({mtu})"))
+            let content = &self.targets.get(best.target).key;
+            let mtu = content.mtu.map(|mtu| format!("its route has an MTU ({mtu})"));
+            mtu.or_else(|| {
+                content.is_encapsulated().then(|| "a path of its route has an encapsulation".to_owned())
+            })
         })
     }
 

@@ -44,6 +44,11 @@ impl Content {
         }
     }
 
+    /// Whether a path has an encapsulation.
+    pub(super) fn is_encapsulated(&self) -> bool {
+        matches!(&self.hops, Hops::Paths(paths) if paths.iter().any(|path| path.has_encapsulation))
+    }
+
     /// A number by which to see whether two are equal. It does not know in what order the paths are, nor whether they are
     /// down: the kernel changes both without a word.
     pub(super) fn digest(&self) -> u64 {

@@ -4,6 +4,7 @@ use super::counters::MOST_PROBLEMS;
 use super::hops::PUNT;
 use super::*;
 use crate::change::{Hops, *};
+use crate::switches::NOT_OF_HOST;
 use fib::{Decision, NextHop, NextHopIndex};
 use packet::IpVersion;
 use std::net::IpAddr;
@@ -561,6 +562,74 @@ fn a_table_is_a_vrf_and_there_is_room_for_so_many() {
     assert_eq!(mirror.fib.tables().collect::<Vec<_>>(), [MAIN, 1007, 1008, 1009]);
     assert!(mirror.routes().all(|it| it.is_in_force));
     assert_eq!(mirror.decide(0, "10.1.0.1", "192.0.2.1"), forward(0, 1, IPV4));
+}
+
+#[test]
+fn routes_to_the_host_beside_its_addresses_say_which_sources_are_believed() {
+    let mut mirror = router();
+    let switches = Switches {
+        forwards: [true; 2],
+        rp_filter: 0,
+        accepts_own: false,
+        longest: [None; 2],
+        is_in_vrf: false,
+    };
+    mirror.set_switches(1, switches);
+    let check = |mirror: &Mirror| mirror.ports().next().unwrap().switches.unwrap().rp_filter;
+    let kernels = |prefix, kind| Route { protocol: 2, ..of_kind(255, prefix, kind) };
+    mirror.tell(kernels("10.0.0.100/32", RouteKind::Local));
+    mirror.tell(kernels("10.0.0.255/32", RouteKind::Broadcast));
+    mirror.tell(kernels("127.0.0.0/8", RouteKind::Local));
+    mirror.tell(kernels("2001:db8::/64", RouteKind::Local));
+    assert_eq!(check(&mirror), 0);
+    for route in [
+        kernels("192.0.2.0/24", RouteKind::Local),
+        of_kind(255, "192.0.2.1/32", RouteKind::Local),
+        of_kind(MAIN, "192.0.2.0/24", RouteKind::Broadcast),
+    ] {
+        let before = mirror.link_generations();
+        mirror.tell(route.clone());
+        mirror.tell(route.clone());
+        assert!(check(&mirror) == NOT_OF_HOST && mirror.link_generations() != before, "{route:?}");
+        mirror.apply(KERNEL, Change::RouteGone(route.key));
+        assert_eq!(check(&mirror), 0, "{route:?}");
+    }
+    // Without an IPv4 address "loose" is strict, but in a VRF.
+    let has_address = |mirror: &mut Mirror, is_there| {
+        let address = Address { index: 1, address: ip("10.0.0.100"), prefix_length: 24 };
+        mirror.apply(KERNEL, if is_there { Change::Address(address) } else { Change::AddressGone(address) });
+    };
+    for (is_in_vrf, is_there, expected) in [(false, false, 1), (false, true, 2), (true, false, 2)] {
+        mirror.set_switches(1, Switches { rp_filter: 2, is_in_vrf, ..switches });
+        has_address(&mut mirror, is_there);
+        assert_eq!(check(&mirror), expected, "{is_in_vrf} {is_there}");
+    }
+}
+
+#[test]
+fn networks_in_table_local_hide_the_main_table_over_ipv6() {
+    let mut mirror = router_with_rules();
+    for (priority, table) in [(0, 255), (32766, MAIN)] {
+        let rule = Rule { version: IpVersion::V6, ..rule(priority, RuleAction::Table(table)) };
+        mirror.apply(KERNEL, Change::Rule(rule));
+    }
+    mirror.apply(KERNEL, neighbour("fe80::1", 1, 1));
+    let decided = |mirror: &mut Mirror| {
+        mirror.publish();
+        let ruled = mirror.route_by_rules(Some(0), Some(ip("2001:db8::1")), ip("2001:db8:1::1")).unwrap();
+        let Decision::Route(number) = ruled.decision else { panic!("{ruled:?}") };
+        mirror.fib().next_hops().get(number).unwrap()
+    };
+    mirror.tell(via("2001:db8:1::/64", "fe80::1", 1));
+    mirror.tell(of_kind(255, "2001:db8::7/128", RouteKind::Local));
+    assert_eq!(decided(&mut mirror), forward(0, 1, IPV6));
+    assert!(mirror.policy().ipv6.is_main_only());
+    let network = of_kind(255, "2001:db8::/32", RouteKind::Blackhole);
+    mirror.tell(network.clone());
+    assert_eq!(decided(&mut mirror), NextHop::Blackhole);
+    assert!(mirror.policy().ipv4.is_main_only());
+    mirror.apply(KERNEL, Change::RouteGone(network.key));
+    assert_eq!(decided(&mut mirror), forward(0, 1, IPV6));
 }
 
 fn rule(priority: u32, action: RuleAction) -> Rule {

@@ -31,11 +31,11 @@
 //! to Linux (C<net.ipv4.conf.*.forwarding>, C<net.ipv6.conf.all.forwarding>).
 //!
 //! =item rp_filter
-//! for each port C<off>, C<loose> or C<strict>, as Linux's C<rp_filter>; it has no PORT. Without
-//! TARGETs, IPv4 from ports where it is not off is left to Linux.
+//! for each port C<off>, C<host>, C<loose> or C<strict>, as Linux's C<rp_filter> and its routes to
+//! itself have it (see CheckReversePath); it has no PORT. Without TARGETs, IPv4 from ports where it is not off is left to Linux.
 //!
-//! =item own4, own6
-//! the addresses of the host in the port's VRF, for IPv4 with the broadcast addresses of their networks.
+//! =item own4
+//! the IPv4 addresses of the host in the port's VRF, with the broadcast addresses of their networks.
 //!
 //! =item first4
 //! an IPv4 address of each port, that of this port first.
@@ -89,8 +89,6 @@ pub enum Followed {
     RpFilter,
     /// The host's IPv4 addresses in the port's VRF.
     Own4,
-    /// The host's IPv6 addresses in the port's VRF.
-    Own6,
     /// An IPv4 address of each port, that of this port first.
     First4,
     /// An IPv4 address of each port.
@@ -102,7 +100,7 @@ pub enum Followed {
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 13] = [
+const WORDS: [(&str, Followed); 12] = [
     ("ether", Followed::Ether),
     ("stations", Followed::Stations),
     ("mtu", Followed::Mtu),
@@ -111,7 +109,6 @@ const WORDS: [(&str, Followed); 13] = [
     ("forwarding", Followed::Forwarding),
     ("rp_filter", Followed::RpFilter),
     ("own4", Followed::Own4),
-    ("own6", Followed::Own6),
     ("first4", Followed::First4),
     ("errors4", Followed::Errors4),
     ("errors6", Followed::Errors6),

@@ -18,6 +18,9 @@
 //! is one. A route that is blackhole, unreachable or prohibit, or whose next hop is down, does not
 //! count.
 //!
+//! MODE host: every source is valid but those to which the tables have a route as to this host
+//! itself, or as to a broadcast address. Linux validates these.
+//!
 //! MODE off: every source is valid.
 //!
 //! As many modes as ports, separated by spaces and quoted, are one for each port. The handler C<mode>
@@ -101,6 +104,7 @@ pub(super) const PORTS: &str = "1/1-2";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Off,
+    Host,
     Loose,
     Strict,
 }
@@ -109,11 +113,12 @@ enum Mode {
 struct Modes(Vec<Mode>);
 
 impl FromArgument for Modes {
-    const EXPECTED: &'static str = "off, loose or strict, once or for each port";
+    const EXPECTED: &'static str = "off, host, loose or strict, once or for each port";
     fn from_argument(text: &str) -> Option<Self> {
         let text = unquote(text);
         let modes = text.split_whitespace().map(|word| match word {
             "off" => Some(Mode::Off),
+            "host" => Some(Mode::Host),
             "loose" => Some(Mode::Loose),
             "strict" => Some(Mode::Strict),
             _ => None,
@@ -126,6 +131,7 @@ impl Modes {
     fn text(&self) -> String {
         let word = |mode: &Mode| match mode {
             Mode::Off => "off",
+            Mode::Host => "host",
             Mode::Loose => "loose",
             Mode::Strict => "strict",
         };
@@ -273,6 +279,12 @@ impl Mode {
         if self == Mode::Off {
             return Finding::Believed;
         }
+        if self == Mode::Host {
+            let is_hosts =
+                |hop: &NextHop<Adjacency>| matches!(hop, NextHop::Local | NextHop::Broadcast | NextHop::Punt);
+            let is_hosts = next_hops.hops(number).any(is_hosts);
+            return if is_hosts { Finding::Linux } else { Finding::Believed };
+        }
         if source.is_of_the_link() {
             return Finding::Linux;
         }
@@ -323,6 +335,7 @@ impl Mode {
         match rules.evaluate_answer(port(packet), source, destination, lookup) {
             Decision::Route(number) => self.judge(state.next_hops(), number, source, packet),
             Decision::Punt => Finding::Linux,
+            _ if self == Mode::Host => Finding::Believed,
             Decision::NoRoute | Decision::Blackhole | Decision::Unreachable | Decision::Prohibit => {
                 Finding::NoRoute
             }

@@ -91,6 +91,24 @@ fn fate(bench: &mut Bench, packet: &[u8]) -> &'static str {
     fates[0]
 }
 
+#[test]
+fn sources_that_are_the_hosts_are_for_linux_to_judge() {
+    let fib = fib();
+    let mut bench = try_bench(&config("CheckReversePath", "host"), &fib).unwrap();
+    for (source, expected) in [
+        ("10.1.0.1", OUT),
+        // Without a route, and with one that drops.
+        ("172.16.0.1", OUT),
+        ("10.11.0.1", OUT),
+        ("10.5.255.255", LINUX),
+        // Half of a group.
+        ("10.10.0.1", LINUX),
+        ("224.0.0.1", LINUX),
+    ] {
+        assert_eq!(fate(&mut bench, &packet(source, "10.2.0.1")), expected, "{source}");
+    }
+}
+
 /// Source; destination; what happens in loose mode, in strict mode to what came by port 0, by port 1, by none.
 type Case = (&'static str, &'static str, [&'static str; 4]);
 
@@ -244,7 +262,7 @@ fn mistakes_in_the_arguments_are_named() {
     assert!(error("MODE loose").contains("no ports"), "{}", error("MODE loose"));
     let mode = "eth1, eth2, MODE feasible";
     assert!(
-        error(mode).contains("expected off, loose or strict, once or for each port, got 'feasible'"),
+        error(mode).contains("expected off, host, loose or strict, once or for each port, got 'feasible'"),
         "{}",
         error(mode)
     );

@@ -1,8 +1,9 @@
 //! What is at one interface and does not see what the fast path receives or sends there: queueing disciplines, filters and programs of
-//! tc, interfaces with MACs of their own. `tc` is asked, as a person would.
+//! tc, interfaces with MACs of their own.
 
 use ports::Links;
-use serde_json::Value;
+
+use super::tc::Tc;
 
 /// Queueing disciplines that Linux gives interfaces by itself.
 const USUAL: [&str; 6] = ["noqueue", "noop", "mq", "pfifo_fast", "fq_codel", "fq"];
@@ -17,60 +18,44 @@ pub(crate) struct Passed {
 
 const WHY_PROGRAMS: &str = "programs and filters of tc do not see what the fast path forwards";
 
-/// Looks at an interface; `ask` runs a command and returns what it printed. `usual` is the queueing discipline that the administrator
-/// gave all interfaces (`net.core.default_qdisc`).
-pub(crate) fn look(
-    name: &str,
-    usual: &str,
-    links: &Links,
-    ask: &dyn Fn(&str) -> Option<String>,
-) -> Vec<Passed> {
-    let mut found = Vec::new();
-    let disciplines =
-        ask(&format!("tc -json qdisc show dev {name}")).map(|text| kinds(&text)).unwrap_or_default();
-    let has_filters = |direction: &str| {
-        ask(&format!("tc filter show dev {name} {direction}")).is_some_and(|text| !text.trim().is_empty())
-    };
-    for kind in disciplines {
-        if kind == "clsact" || kind == "ingress" {
-            let directions = if kind == "clsact" { &["ingress", "egress"][..] } else { &["ingress"] };
-            found.extend(directions.iter().filter(|direction| has_filters(direction)).map(|direction| {
-                Passed {
-                    what: format!("it has filters of tc at {direction}"),
-                    why: WHY_PROGRAMS,
-                    remedy: format!(
-                        "tc filter del dev {name} {direction}, and rules of the router's own (--acl FILE)"
-                    ),
-                }
-            }));
-        } else if !USUAL.contains(&kind.as_str()) && kind != usual {
-            found.push(Passed {
-                what: format!("it has the queueing discipline {kind}"),
-                why: "what the fast path sends is neither shaped nor scheduled by it",
-                remedy: format!(
-                    "tc qdisc del dev {name} root, and an element that shapes (brickway elements)"
-                ),
-            });
-        }
-    }
+/// Looks at an interface. `usual` is the queueing discipline that the administrator gave all interfaces (`net.core.default_qdisc`).
+pub(crate) fn look(name: &str, usual: &str, links: &Links) -> Vec<Passed> {
+    let mut found = look_at_tc(name, usual);
+    found.extend(above(links, name));
+    found
+}
+
+/// The same of tc alone.
+pub(super) fn look_at_tc(name: &str, usual: &str) -> Vec<Passed> {
     // Without the right to look there is nothing to report; the machine's findings say what this process may do.
+    let mut found = passed(name, usual, &Tc::of(name).unwrap_or_default());
     let programs = ports::tcx_programs(name).unwrap_or_default();
     found.extend(programs.iter().map(|program| Passed {
         what: format!("the program '{program}' is attached to it by tcx"),
         why: WHY_PROGRAMS,
         remedy: format!("bpftool net show dev {name}, and detach it"),
     }));
-    found.extend(above(links, name));
     found
 }
 
-/// Lists the kinds of queueing disciplines in what `tc -json qdisc show` prints, each once.
-fn kinds(text: &str) -> Vec<String> {
-    let all: Value = serde_json::from_str(text).unwrap_or_default();
-    let kinds = all.as_array().into_iter().flatten().filter_map(|one| Some(one["kind"].as_str()?.to_owned()));
-    let mut kinds: Vec<String> = kinds.collect();
-    kinds.dedup();
-    kinds
+/// What the fast path passes by of what tc has at an interface.
+fn passed(name: &str, usual: &str, tc: &Tc) -> Vec<Passed> {
+    let filters = ["ingress", "egress"].into_iter().zip(tc.has_filters).filter(|(_, has_some)| *has_some);
+    let filters = filters.map(|(direction, _)| Passed {
+        what: format!("it has filters of tc at {direction}"),
+        why: WHY_PROGRAMS,
+        remedy: format!("tc filter del dev {name} {direction}, and rules of the router's own (--acl FILE)"),
+    });
+    let is_unusual = |kind: &&String| {
+        let kind = kind.as_str();
+        !USUAL.contains(&kind) && !["clsact", "ingress"].contains(&kind) && kind != usual
+    };
+    let disciplines = tc.disciplines.iter().filter(is_unusual).map(|kind| Passed {
+        what: format!("it has the queueing discipline {kind}"),
+        why: "what the fast path sends is neither shaped nor scheduled by it",
+        remedy: format!("tc qdisc del dev {name} root, and an element that shapes (brickway elements)"),
+    });
+    disciplines.chain(filters).collect()
 }
 
 /// Lists the interfaces on top of `name` that have MACs or addresses of their own.
@@ -91,22 +76,12 @@ fn above(links: &Links, name: &str) -> Vec<Passed> {
 #[cfg(test)]
 mod tests {
     use ports::Link;
+    use testbed::{in_namespace, run};
 
     use super::*;
 
     #[test]
     fn what_is_unusual_at_an_interface_is_found() {
-        let ask = |command: &str| -> Option<String> {
-            let text = match command {
-                "tc -json qdisc show dev eth1" => {
-                    r#"[{"kind":"tbf","root":true},{"kind":"clsact"},{"kind":"cake"}]"#
-                }
-                "tc filter show dev eth1 egress" => "filter protocol all pref 1 u32 chain 0\n",
-                "tc filter show dev eth1 ingress" => "",
-                _ => return None,
-            };
-            Some(text.to_owned())
-        };
         let link = |index, name: &str, below, kind: &str| Link {
             index,
             name: name.into(),
@@ -121,16 +96,33 @@ mod tests {
             link(4, "eth1.5", Some(1), "vlan"),
             link(5, "mv1", Some(2), "macvlan"),
         ]);
-        let found: Vec<String> =
-            look("eth1", "cake", &links, &ask).into_iter().map(|found| found.what).collect();
-        let expected = [
-            "it has the queueing discipline tbf",
-            "it has filters of tc at egress",
-            "the macvlan interface mv0 is on top of it",
-        ];
-        assert_eq!(found, expected);
-        assert_eq!(look("eth1", "fq", &Links::default(), &|_| None), []);
-        let usual = |_: &str| Some(r#"[{"kind":"mq"},{"kind":"fq_codel"},{"kind":"fq_codel"}]"#.to_owned());
-        assert_eq!(look("eth1", "fq", &Links::default(), &usual), []);
+        let above = above(&links, "eth1");
+        assert_eq!(above.len(), 1);
+        assert_eq!(above[0].what, "the macvlan interface mv0 is on top of it");
+        let tc = |disciplines: &[&str], has_filters| Tc {
+            disciplines: disciplines.iter().map(|&kind| kind.to_owned()).collect(),
+            has_filters,
+        };
+        let found = |tc: &Tc| passed("eth1", "cake", tc).into_iter().map(|it| it.what).collect::<Vec<_>>();
+        assert_eq!(
+            found(&tc(&["tbf", "clsact", "cake"], [false, true])),
+            ["it has the queueing discipline tbf", "it has filters of tc at egress"]
+        );
+        assert!(found(&tc(&["mq", "fq_codel"], [false; 2])).is_empty() && found(&Tc::default()).is_empty());
+    }
+
+    #[test]
+    fn linux_is_asked() {
+        in_namespace(|| {
+            run("ip", "link add eth1 type veth peer name eth2");
+            run("ip", "link set eth1 up");
+            assert_eq!(passed("eth1", "", &Tc::of("eth1").unwrap()), []);
+            run("tc", "qdisc add dev eth1 clsact");
+            run("tc", "filter add dev eth1 egress u32 match u32 0 0 flowid 1:1");
+            let tc = Tc::of("eth1").unwrap();
+            assert!(tc.disciplines.contains(&"clsact".to_owned()), "{tc:?}");
+            assert_eq!(tc.has_filters, [false, true]);
+            assert_eq!(Tc::of("nowhere").unwrap(), Tc::default());
+        });
     }
 }

@@ -12,10 +12,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use control::netlink::ask::{ROUTE, dump};
 use control::service::Service;
 
-use super::{interfaces, legacy_chains, nftables};
+use super::{interfaces, legacy_chains, nftables, tc};
 use crate::settings::{Bypass, Settings};
 
 /// Returns whether marks may be set.
@@ -32,45 +31,12 @@ pub(crate) fn may_be_set(settings: &Settings) -> bool {
         || interfaces.iter().any(|interface| has_filters(interface).unwrap_or(true))
 }
 
-/// `RTM_GETTFILTER`.
-const GET_FILTER: u16 = 46;
-/// Where filters of the queueing discipline `ingress` are, and those of `clsact` for what comes in (`TC_H_MIN_INGRESS`).
-const PARENTS: [u32; 2] = [0xffff_0000, 0xffff_fff2];
-
 /// Returns whether tc has filters or programs for what comes in by an interface.
 fn has_filters(interface: &str) -> io::Result<bool> {
-    let path = format!("/sys/class/net/{interface}/ifindex");
-    // An interface that is not there has none.
-    let Some(index) = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok())
-    else {
-        return Ok(false);
-    };
-    for parent in PARENTS {
-        // `struct tcmsg`: family, padding, interface, handle, parent, information.
-        let mut request = [0; 20];
-        request[4..8].copy_from_slice(&index.to_ne_bytes());
-        request[12..16].copy_from_slice(&parent.to_ne_bytes());
-        let mut has_some = false;
-        match dump(ROUTE, GET_FILTER, &request, &mut |_, _| {
-            has_some = true;
-            Ok(())
-        }) {
-            // There is no such queueing discipline, or tc is not in this kernel.
-            Err(error) if matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP | ENODEV | ENOENT)) => {}
-            other => other?,
-        }
-        if has_some {
-            return Ok(true);
-        }
-    }
     // A kernel without tcx says so by an error.
-    Ok(ports::tcx_programs(interface).is_ok_and(|programs| !programs.is_empty()))
+    let has_programs = || ports::tcx_programs(interface).is_ok_and(|programs| !programs.is_empty());
+    Ok(tc::has_filters_at_ingress(interface)? || has_programs())
 }
-
-const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
-const EOPNOTSUPP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
-const ENODEV: i32 = rustix::io::Errno::NODEV.raw_os_error();
-const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 
 /// How often a router that runs looks, at most, and how much of the time it may spend on that: a part in so many.
 const PERIOD: Duration = Duration::from_millis(200);

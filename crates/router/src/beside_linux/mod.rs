@@ -7,18 +7,20 @@
 //! | `nftables` | chains of nftables, those of iptables-nft among them |
 //! | `ipsec` | policies of IPsec |
 //! | `marks` | what may set marks, by which policy rules select |
+//! | `tc` | what tc has at an interface |
 //! | `interface` | what is at one interface: queueing disciplines, programs, interfaces with MACs of their own |
 
 pub(crate) mod interface;
 mod ipsec;
 pub(crate) mod marks;
 mod nftables;
+mod tc;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::settings::{Bypass, PortSettings, Settings};
+use crate::settings::{Bypass, Driver, PortSettings, Settings};
 
 /// Something that Linux does to forwarded packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,24 @@ pub(crate) fn refuse(settings: &Settings) -> Result<()> {
     );
 }
 
+/// Returns what tc does at ports' interfaces, which the fast path passes by.
+fn at_ports(settings: &Settings) -> Vec<String> {
+    let usual = usual_discipline();
+    let is_of_linux = |driver| !matches!(driver, Driver::Dpdk | Driver::Tap);
+    let ports = settings.ports.iter().filter(|port| is_of_linux(port.driver));
+    let found = ports.flat_map(|port| {
+        let found = interface::look_at_tc(&ports::kernel_name(&port.name), &usual);
+        found.into_iter().map(|found| format!("{}: {}: {}", port.name, found.what, found.why))
+    });
+    found.collect()
+}
+
+/// The queueing discipline that the administrator gave all interfaces.
+pub(crate) fn usual_discipline() -> String {
+    let text = std::fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
+    text.trim().to_owned()
+}
+
 /// How often a router that runs looks again.
 const PERIOD: Duration = Duration::from_secs(60);
 
@@ -145,6 +165,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub(crate) struct Watcher {
     next: Instant,
     known: Vec<Bypassed>,
+    known_at_ports: Vec<String>,
     /// Whether there were policies of IPsec that are ignored.
     ignores_ipsec: bool,
 }
@@ -153,7 +174,8 @@ impl Watcher {
     /// Makes one for a router that starts now: [`refuse`] has warned of what is ignored. It reports the rest at its first look.
     pub(crate) fn new(settings: &Settings) -> Self {
         let ignores_ipsec = not_ignored(settings).1 != 0;
-        Self { next: Instant::now() + PERIOD, known: Vec::new(), ignores_ipsec }
+        let known_at_ports = at_ports(settings);
+        Self { next: Instant::now() + PERIOD, known: Vec::new(), known_at_ports, ignores_ipsec }
     }
 
     /// Returns what is new since the last look, once a minute.
@@ -166,7 +188,9 @@ impl Watcher {
         let mut new: Vec<String> =
             found.iter().filter(|found| !self.known.contains(found)).map(warning).collect();
         new.extend(unprotected(policies).filter(|_| !self.ignores_ipsec));
-        (self.known, self.ignores_ipsec) = (found, policies != 0);
+        let at_ports = at_ports(settings);
+        new.extend(at_ports.iter().filter(|found| !self.known_at_ports.contains(found)).cloned());
+        (self.known, self.known_at_ports, self.ignores_ipsec) = (found, at_ports, policies != 0);
         new
     }
 }
@@ -174,7 +198,7 @@ impl Watcher {
 /// Lists what a router that runs bypasses and does not ignore, and warns of policies of IPsec that it ignores.
 pub(crate) fn problems(settings: &Settings) -> Vec<String> {
     let (Findings { found, .. }, policies) = not_ignored(settings);
-    found.iter().map(warning).chain(unprotected(policies)).collect()
+    found.iter().map(warning).chain(unprotected(policies)).chain(at_ports(settings)).collect()
 }
 
 fn warning(found: &Bypassed) -> String {

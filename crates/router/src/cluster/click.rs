@@ -191,12 +191,9 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
     }
     if routes {
         let checks = (0..names.len()).map(|place| format!("in{place}")).chain(["route".to_owned()]);
-        let checks: Vec<String> = checks.collect();
-        let of = |family: u8| {
-            checks.iter().map(|check| format!(" {check}/check{family}.own")).collect::<Vec<_>>().concat()
-        };
-        text += "\n// The addresses of the router are sources of nobody else.\n";
-        line(&mut text, format_args!("FollowLinux(own4 fabric{}, own6 fabric{});", of(4), of(6)));
+        let checks: String = checks.map(|check| format!(" {check}/check4.own")).collect();
+        text += "\n// The IPv4 addresses of the router are sources of nobody else.\n";
+        line(&mut text, format_args!("FollowLinux(own4 fabric{checks});"));
     }
     text
 }
@@ -343,19 +340,22 @@ mod tests {
             let flat = load::compile(&source, &Options::default(), &crate::classes()).unwrap();
             let follows = Follows::of(&flat);
             for element in &flat.elements {
-                let (what, handler) = match element.class.as_str() {
-                    "CheckIPHeader" => (Followed::Own4, format!("{}.own", element.name)),
-                    "CheckIP6Header" => (Followed::Own6, format!("{}.own", element.name)),
-                    _ => continue,
-                };
+                if !["CheckIPHeader", "CheckIP6Header"].contains(&element.class.as_str()) {
+                    continue;
+                }
                 assert_eq!(element.config, "MARTIANS true", "{}", element.name);
+                // Linux forwards IPv6 whatever its source.
+                if element.class == "CheckIP6Header" {
+                    continue;
+                }
+                let handler = format!("{}.own", element.name);
                 let is_followed =
-                    follows.iter().any(|follows| follows.what == what && follows.targets.contains(&handler));
+                    follows.iter().any(|it| it.what == Followed::Own4 && it.targets.contains(&handler));
                 // As in `brickway run`, where what was in ESP is of a known sender.
                 assert_eq!(is_followed, !element.name.starts_with("inner"), "{}", element.name);
                 checks += 1;
             }
         }
-        assert!(checks >= 10, "{checks}");
+        assert!(checks >= 5, "{checks}");
     }
 }

@@ -410,8 +410,8 @@ impl Between {
             .then(|| state.mirror.local_addresses().map(|known| known.address).collect::<Vec<_>>());
         let refused = addresses.as_ref().map(|_| refused_sources(state.mirror.local_addresses()));
         drop(state);
-        for (what, sources) in refused.into_iter().flatten() {
-            problems.extend(tell_followers(router, what, &sources));
+        if let Some(refused) = refused {
+            problems.extend(tell_followers(router, Followed::Own4, &refused));
         }
         if self.addresses.is_none() {
             problems.extend(protector.wait());

@@ -1,7 +1,7 @@
 //! What Linux was configured to do to forwarded packets, which the router's packets bypass (`beside_linux`).
 
-use super::{Driver, Finding, Patient, Remedy, machine, run};
-use crate::beside_linux::{Findings, interface, look};
+use super::{Driver, Finding, Patient, Remedy};
+use crate::beside_linux::{Findings, interface, look, usual_discipline};
 use crate::settings::Bypass;
 
 /// Looks for rules that filter, translate or encrypt forwarded packets. A router does not start beside those that it does not ignore.
@@ -37,12 +37,12 @@ pub(super) fn rules(patient: &Patient) -> Vec<Finding> {
 
 /// Looks for what is at the ports' interfaces.
 pub(super) fn at_ports(patient: &Patient) -> Vec<Finding> {
-    let usual = machine::sysctl("net.core.default_qdisc").unwrap_or_default();
+    let usual = usual_discipline();
     let links = ports::Links::ask().unwrap_or_default();
     let is_of_linux = |driver| !matches!(driver, Driver::Dpdk | Driver::Tap);
     let ports = patient.ports.iter().filter(|port| is_of_linux(port.driver));
     let found = ports.flat_map(|port| {
-        let found = interface::look(&port.device, &usual, &links, &|command| run(command).ok());
+        let found = interface::look(&port.device, &usual, &links);
         found
             .into_iter()
             .map(|found| Finding::warn(&port.device, found.what, found.why, Remedy::ByHand(found.remedy)))

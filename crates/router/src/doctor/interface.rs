@@ -72,7 +72,7 @@ fn absence(name: &str, links: &Links) -> Finding {
     let names = links.iter().map(|link| link.name.as_str());
     let names: Vec<&str> = names.filter(|&name| name != "lo").collect();
     let remedy = match names.as_slice() {
-        [] => Remedy::ByHand("there is no interface in this network namespace".to_owned()),
+        [] => Remedy::None,
         _ => Remedy::ByHand(format!("there are {}", names.join(", "))),
     };
     Finding::bad(name, "there is no such interface", "the port cannot be opened", remedy)

@@ -277,6 +277,13 @@ fn huge_pages(memory: &str, mounts: &str) -> Finding {
     }
 }
 
+/// Whether an interface forwards IPv6 whatever the setting of all of them is (Linux 6.17).
+fn is_forced() -> bool {
+    let all = std::fs::read_dir("/proc/sys/net/ipv6/conf").into_iter().flatten().flatten();
+    let mut settings = all.map(|folder| folder.path().join("force_forwarding"));
+    settings.any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0"))
+}
+
 fn tun() -> Finding {
     const PATH: &str = "/dev/net/tun";
     if std::path::Path::new(PATH).exists() {
@@ -287,7 +294,7 @@ fn tun() -> Finding {
 }
 
 fn forwards(version: IpVersion, name: &str, value: &str) -> Finding {
-    if value != "0" {
+    if value != "0" || version == IpVersion::V6 && is_forced() {
         return Finding::ok("forwarding", format!("Linux forwards {version}"));
     }
     let why = "punted packets are not forwarded, and nothing is when the router ends";

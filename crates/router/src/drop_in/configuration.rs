@@ -104,13 +104,8 @@ pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Resul
             Some(vlan) => vlan::port(&mut plan, paint, port, vlan),
             None => physical_port(&mut plan, paint, port),
         };
-        for (check, own) in [
-            ("check4", Followed::Own4),
-            ("untagged4", Followed::Own4),
-            ("check6", Followed::Own6),
-            ("untagged6", Followed::Own6),
-        ] {
-            plan.follow(own, &port.name, &input.inside(check), "own");
+        for check in ["check4", "untagged4"] {
+            plan.follow(Followed::Own4, &port.name, &input.inside(check), "own");
         }
         inputs.push(input);
         outputs.push(output);

@@ -50,18 +50,11 @@ struct Own {
     /// Where ICMP errors about its packets come from.
     errors_from: (Option<Ipv4Addr>, Option<Ipv6Addr>),
     /// Sources that nobody else has: the host's in the VRF of the port and those in no VRF, with the broadcast addresses of their
-    /// networks (RFC 1812, 5.3.7).
-    ipv4: Vec<Ipv4Addr>,
-    ipv6: Vec<Ipv6Addr>,
+    /// networks (RFC 1812, 5.3.7). Over IPv6 Linux forwards packets from such addresses too: another host may have one of them.
+    sources: Vec<Ipv4Addr>,
 }
 
 impl Own {
-    /// All of them.
-    fn all(&self) -> impl Iterator<Item = IpAddr> {
-        let ipv4 = self.ipv4.iter().copied().map(IpAddr::V4);
-        ipv4.chain(self.ipv6.iter().copied().map(IpAddr::V6))
-    }
-
     fn of(mirror: &Mirror, port: &str) -> Own {
         let known = mirror.ports().find(|known| known.name == port);
         let switches = known.as_ref().and_then(|known| known.switches);
@@ -73,42 +66,37 @@ impl Own {
             error_source6(of_port().map(|known| known.address)),
         );
         let vrf = mirror.vrf_table(index);
-        // Linux looks for IPv4 sources by its rules, and does not look for those of IPv6.
+        // Linux looks for sources by its rules.
         let has_main = mirror.asks_local_first(IpVersion::V4);
-        let (mut ipv4, ipv6) = no_sources(mirror.local_addresses().filter(|known| {
+        let mut sources = no_sources(mirror.local_addresses().filter(|known| {
             let of = mirror.vrf_table(known.index);
-            of == vrf || (of.is_none() && has_main && known.address.is_ipv4())
+            of == vrf || (of.is_none() && has_main)
         }));
         if switches.is_some_and(|switches| switches.accepts_own) {
-            ipv4.clear();
+            sources.clear();
         }
-        Own { errors_from, ipv4, ipv6 }
+        Own { errors_from, sources }
     }
 }
 
-/// Returns the sources that nobody but the host with these addresses has, its networks' broadcast addresses among them.
-fn no_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> (Vec<Ipv4Addr>, Vec<Ipv6Addr>) {
-    let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+/// Returns the IPv4 sources that nobody but the host with these addresses has, its networks' broadcast addresses among them.
+fn no_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<Ipv4Addr> {
+    let mut sources = Vec::new();
     for known in addresses {
-        match known.address {
-            IpAddr::V4(address) => {
-                ipv4.push(address);
-                // A network of one or two addresses has no broadcast address (RFC 3021, 2.1).
-                let hosts = 32_u32.checked_sub(known.prefix_length.into()).filter(|&bits| bits > 1);
-                ipv4.extend(hosts.map(|bits| {
-                    Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(32 - bits).unwrap_or(0))
-                }));
-            }
-            IpAddr::V6(address) => ipv6.push(address),
-        }
+        let IpAddr::V4(address) = known.address else { continue };
+        sources.push(address);
+        // A network of one or two addresses has no broadcast address (RFC 3021, 2.1).
+        let hosts = 32_u32.checked_sub(known.prefix_length.into()).filter(|&bits| bits > 1);
+        sources.extend(hosts.map(|bits| {
+            Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(32 - bits).unwrap_or(0))
+        }));
     }
-    (ipv4, ipv6)
+    sources
 }
 
 /// Returns what elements get that refuse the sources of a host with these addresses.
-pub(crate) fn refused_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> [(Followed, String); 2] {
-    let (ipv4, ipv6) = no_sources(addresses);
-    [(Followed::Own4, words(&ipv4)), (Followed::Own6, words(&ipv6))]
+pub(crate) fn refused_sources<'a>(addresses: impl Iterator<Item = &'a Address>) -> String {
+    words(&no_sources(addresses))
 }
 
 /// Returns the host's addresses in the main table and in the VRFs with these tables. Those of other VRFs are not the host's to packets
@@ -296,11 +284,9 @@ impl Following {
         let mut problems = self.write(router, Followed::Errors4, "", &list4);
         problems.extend(self.write(router, Followed::Errors6, "", &list6));
         for (number, (port, own)) in self.ports.iter().zip(own).enumerate() {
-            for (what, value) in [
-                (Followed::First4, own_addresses(&list4, number)),
-                (Followed::Own4, words(&own.ipv4)),
-                (Followed::Own6, words(&own.ipv6)),
-            ] {
+            for (what, value) in
+                [(Followed::First4, own_addresses(&list4, number)), (Followed::Own4, words(&own.sources))]
+            {
                 problems.extend(self.write(router, what, &port.name, &value));
             }
         }
@@ -436,7 +422,9 @@ impl Follow for Following {
             self.by_ports = Some(by_ports);
         }
         if let Some(own) = own.filter(|own| self.own != *own) {
-            lock(&self.in_kernel).set_own_addresses(own.iter().flat_map(Own::all).collect());
+            lock(&self.in_kernel).set_own_addresses(
+                own.iter().flat_map(|own| own.sources.iter().copied().map(IpAddr::V4)).collect(),
+            );
             problems.extend(self.tell_own(router, &own));
             self.own = own;
         }
@@ -545,10 +533,10 @@ mod tests {
             let address = [10, 0, 0, index as u8].into();
             mirror.apply(Source::Netlink, Change::Address(Address { index, address, prefix_length: 24 }));
         }
-        let own = |mirror: &Mirror| Own::of(mirror, "eth2").ipv4.len() / 2;
+        let own = |mirror: &Mirror| Own::of(mirror, "eth2").sources.len() / 2;
         assert_eq!(own(&mirror), 2);
         mirror.apply(Source::Netlink, Change::Rule(local_rule()));
-        assert_eq!((own(&mirror), Own::of(&mirror, "eth1").ipv4.len() / 2), (3, 1));
+        assert_eq!((own(&mirror), Own::of(&mirror, "eth1").sources.len() / 2), (3, 1));
         let text = |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(text(&addresses_by_ports(&mirror)), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
         // Those of a port that is not there yet are not known.

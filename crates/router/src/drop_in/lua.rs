@@ -73,7 +73,6 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
             plan.follow_alone(Followed::Forwarding, name);
         }
         plan.follow(Followed::Own4, name, &main, "own");
-        plan.follow(Followed::Own6, name, &main, "own6");
         let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
         plan.line(format_args!(
             "FromDevice({word}) -> {filter} -> tag{paint} :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);"

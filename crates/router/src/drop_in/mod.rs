@@ -55,7 +55,7 @@ pub(crate) use judging::{Graph, permitting, steering_ports};
 pub(crate) use lua::{ELEMENT as LUA_ELEMENT, Script};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
-pub(crate) use sysctls::Obeyed;
+pub(crate) use sysctls::{Obeyed, source_mode};
 
 use crate::beside_linux;
 use crate::features::vlan;

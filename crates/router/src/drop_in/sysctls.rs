@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use control::mirror::Mirror;
-use control::switches::{self, Switches};
+use control::switches::{self, NOT_OF_HOST, Switches};
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::lang::FlatConfig;
 use packet::IpVersion;
@@ -47,11 +47,16 @@ impl Obeyed {
         let interface = if switches.is_in_vrf { format!("(VRF of {port})") } else { port.to_owned() };
         let ipv4 = if !switches.forwards[0] {
             Some(format!("net.ipv4.conf.{interface}.forwarding is 0"))
+        } else if switches.rp_filter == NOT_OF_HOST && self.leaves_checks {
+            Some("Linux has routes to itself beside those of its addresses".to_owned())
         } else if switches.rp_filter != 0 && self.leaves_checks {
             Some(format!("net.ipv4.conf.{interface}.rp_filter was 0 when the router started"))
         } else if switches.rp_filter == 1 && switches.is_in_vrf && self.follows_checks {
             Some(format!("net.ipv4.conf.{interface}.rp_filter is 1, so the way back may be by any member"))
-        } else if switches.rp_filter != 0 && switches.accepts_own && self.follows_checks {
+        } else if !matches!(switches.rp_filter, 0 | NOT_OF_HOST)
+            && switches.accepts_own
+            && self.follows_checks
+        {
             Some(format!("net.ipv4.conf.{interface} has accept_local beside rp_filter"))
         } else {
             None
@@ -76,12 +81,17 @@ impl Obeyed {
 
 /// Returns the modes of CheckReversePath for the rp_filter of each port.
 pub(super) fn source_modes(rp_filters: impl Iterator<Item = u8>) -> String {
-    let mode = |rp_filter| match rp_filter {
+    rp_filters.map(source_mode).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the mode of CheckReversePath for an rp_filter.
+pub(crate) fn source_mode(rp_filter: u8) -> &'static str {
+    match rp_filter {
         0 => "off",
         1 => "strict",
+        NOT_OF_HOST => "host",
         _ => "loose",
-    };
-    rp_filters.map(mode).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Returns Linux's policy for the paths of multipath routes; policy 0 where Linux has no such setting.

@@ -631,7 +631,12 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
 
 /// Whether workers forward by a next hop. To a connected network they do once Linux has found the neighbour.
 fn is_fast(mirror: &Mirror, next_hop: NextHopIndex, is_connected: bool) -> bool {
-    match mirror.fib().next_hops().get(next_hop) {
+    let next_hops = mirror.fib().next_hops();
+    // A group counts if some of its packets are forwarded.
+    if let Ok(members) = next_hops.members(next_hop) {
+        return members.iter().any(|member| is_fast(mirror, member.index, is_connected));
+    }
+    match next_hops.get(next_hop) {
         Some(NextHop::Resolve(_)) => is_connected,
         next_hop => !matches!(next_hop, Some(NextHop::Punt | NextHop::Local | NextHop::Broadcast)),
     }

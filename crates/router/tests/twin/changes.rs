@@ -160,6 +160,31 @@ fn crowded(draw: &mut Draw<'_>, is_ipv4: bool) -> String {
     format!("{route} {verb} {prefix} {way}{number}")
 }
 
+/// What makes sources and destinations the host's own: local networks, settings of sources, and ports without addresses.
+pub(crate) fn own(draw: &mut Draw<'_>) -> String {
+    let verb = draw.of(&["add", "add", "del"]);
+    let port = draw.of(&PORTS);
+    let number = draw.number(1, 3);
+    match draw.0.below(16) {
+        0 => format!("ip route {verb} local 192.168.9.0/24 dev lo"),
+        1 => format!("ip addr {verb} 192.168.9.1/24 dev lo"),
+        2 => format!("ip route {verb} {} 10.9.1.5 dev lo", draw.of(&["local", "broadcast", "anycast"])),
+        3 => {
+            format!("ip -6 route {verb} {} 2001:db8:9::/48 table local", draw.of(&["blackhole", "prohibit"]))
+        }
+        4 => format!("ip -6 route {verb} local 2001:db8:9:1::/64 dev lo"),
+        5 => format!("ip -6 route {verb} default via 2001:db8:2::2 table local"),
+        6 => format!("ip -4 rule {verb} pref 100 to 10.99.0.0/16 lookup 100"),
+        7 | 8 => format!("sysctl -qw net.ipv4.conf.{port}.rp_filter={}", draw.number(0, 2)),
+        9 => format!("ip -4 addr flush dev {port}"),
+        10 => format!("ip addr add 10.0.{number}.1/24 dev eth{number}"),
+        11 | 12 => format!("ip link set {port} mtu {}", draw.of(&["1200", "1500"])),
+        13 => format!("sysctl -qw net.ipv4.conf.{port}.accept_local={}", draw.number(0, 1)),
+        14 => format!("ip addr {verb} 2001:db8:9:1::7/128 dev lo"),
+        _ => plain(draw),
+    }
+}
+
 fn next_hop(draw: &mut Draw<'_>) -> String {
     let number = draw.number(1, 6);
     match draw.0.below(8) {

@@ -11,21 +11,11 @@ const DROPPED: &[Departure] = &[
     ("RFC 1812, 5.3.7: a source of 127/8, 0/8 or 240/4 is not forwarded", |packet| {
         packet[0] >> 4 == 4 && matches!(packet[12], 0 | 127 | 240..)
     }),
-    ("RFC 1812, 5.3.7; RFC 4291, 2.7: a source of the router's own comes from nobody else", |packet| {
-        is_own_source(packet)
+    ("RFC 1812, 5.3.7: a source of the router's own comes from nobody else", |packet| {
+        packet[0] >> 4 == 4
+            && matches!(packet[12..16], [10, 0, _, 1 | 129 | 254] | [10, 9, 1, 1] | [10, 9, 2, 7])
     }),
 ];
-
-fn is_own_source(packet: &[u8]) -> bool {
-    match packet[0] >> 4 {
-        4 => matches!(packet[12..16], [10, 0, _, 1 | 129 | 254] | [10, 9, 1, 1] | [10, 9, 2, 7]),
-        _ => {
-            packet[8..12] == [0x20, 1, 0xd, 0xb8]
-                && packet[14..23].iter().all(|&byte| byte == 0)
-                && packet[23] == 1
-        }
-    }
-}
 
 /// Whether a frame that came is the probe itself, forwarded: not an error about it, nor carried by a bridge, which leaves the TTL.
 fn is_forwarded(probe: &Probe, frame: &[u8]) -> bool {

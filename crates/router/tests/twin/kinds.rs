@@ -60,7 +60,7 @@ const PLAIN: Kind = Kind {
     change: |draw| crate::changes::plain(draw),
 };
 
-pub(crate) static KINDS: [Kind; 17] = [
+pub(crate) static KINDS: [Kind; 18] = [
     PLAIN,
     Kind { name: "ipv4", here: &["sysctl -qw net.ipv6.conf.all.disable_ipv6=1"], ..PLAIN },
     Kind {
@@ -80,6 +80,7 @@ pub(crate) static KINDS: [Kind; 17] = [
         change: |draw| crate::changes::crowd(draw),
         ..PLAIN
     },
+    Kind { name: "own", change: |draw| crate::changes::own(draw), ..PLAIN },
     Kind {
         name: "macvlan",
         needs: "ip link add try0 link below type macvlan",

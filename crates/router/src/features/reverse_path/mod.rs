@@ -8,7 +8,7 @@ use graph::lang::{FlatConfig, split_arguments};
 use ports::Sources;
 
 use super::Feature;
-use crate::drop_in::{Frame, Part, Plan};
+use crate::drop_in::{Frame, Part, Plan, source_mode};
 use crate::settings::options::{About, options, words};
 
 words! {
@@ -44,24 +44,14 @@ impl About for Settings {
 }
 
 impl Settings {
-    /// Returns the mode for a port with this rp_filter.
-    fn of_port(&self, rp_filter: u8) -> ReversePath {
-        if self.mode == ReversePath::Linux { of_linux(rp_filter) } else { self.mode }
-    }
-}
-
-/// Returns the mode of an rp_filter.
-fn of_linux(rp_filter: u8) -> ReversePath {
-    match rp_filter {
-        0 => ReversePath::Off,
-        1 => ReversePath::Strict,
-        _ => ReversePath::Loose,
+    /// Returns the mode of CheckReversePath for a port with this rp_filter.
+    fn of_port(&self, rp_filter: u8) -> &'static str {
+        if self.mode == ReversePath::Linux { source_mode(rp_filter) } else { self.mode.word() }
     }
 }
 
 /// Returns the modes of all ports as an argument: one word where they are the same, nothing where all are off and stay so.
-fn argument(modes: &[ReversePath], may_change: bool) -> Option<String> {
-    let words: Vec<&str> = modes.iter().map(|mode| mode.word()).collect();
+fn argument(words: &[&str], may_change: bool) -> Option<String> {
     let first = *words.first()?;
     if words.iter().any(|word| *word != first) {
         return Some(format!("\"{}\"", words.join(" ")));
@@ -77,9 +67,10 @@ impl Feature for Settings {
     fn sources(&self, rp_filter: u8) -> [Sources; 2] {
         // Linux has no rp_filter for IPv6.
         [rp_filter, 0].map(|rp_filter| match self.of_port(rp_filter) {
-            ReversePath::Strict => Sources::Strict,
-            ReversePath::Loose => Sources::Loose,
-            ReversePath::Linux | ReversePath::Off => Sources::All,
+            "strict" => Sources::Strict,
+            // What goes by a port is not the host's own.
+            "loose" | "host" => Sources::Loose,
+            _ => Sources::All,
         })
     }
 
@@ -96,15 +87,15 @@ impl Feature for Settings {
         let check = config.elements.iter().find(|element| element.has(JUDGES_SOURCES))?;
         let arguments = split_arguments(&check.config);
         let mode = arguments.iter().find_map(|argument| argument.strip_prefix("MODE ")).unwrap_or_default();
-        match ["off", "loose"].iter().find(|word| mode.contains(**word)) {
-            Some(&"off") => None,
+        match ["off", "host", "loose"].iter().find(|word| mode.contains(**word)) {
+            Some(&"off" | &"host") => None,
             Some(_) => Some(SourceRoute::Any),
             None => Some(SourceRoute::Back),
         }
     }
 
     fn before_lookups(&self, plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {
-        let modes4: Vec<ReversePath> = frame.ports.iter().map(|port| self.of_port(port.rp_filter)).collect();
+        let modes4: Vec<&str> = frame.ports.iter().map(|port| self.of_port(port.rp_filter)).collect();
         // Linux has no rp_filter for IPv6.
         let modes6 = vec![self.of_port(0); frame.ports.len()];
         // What Linux has off it may switch on later. Until then the element costs nothing.
