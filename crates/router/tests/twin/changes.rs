@@ -165,7 +165,7 @@ pub(crate) fn own(draw: &mut Draw<'_>) -> String {
     let verb = draw.of(&["add", "add", "del"]);
     let port = draw.of(&PORTS);
     let number = draw.number(1, 3);
-    match draw.0.below(16) {
+    match draw.0.below(15) {
         0 => format!("ip route {verb} local 192.168.9.0/24 dev lo"),
         1 => format!("ip addr {verb} 192.168.9.1/24 dev lo"),
         2 => format!("ip route {verb} {} 10.9.1.5 dev lo", draw.of(&["local", "broadcast", "anycast"])),
@@ -178,10 +178,9 @@ pub(crate) fn own(draw: &mut Draw<'_>) -> String {
         7 | 8 => format!("sysctl -qw net.ipv4.conf.{port}.rp_filter={}", draw.number(0, 2)),
         9 => format!("ip -4 addr flush dev {port}"),
         10 => format!("ip addr add 10.0.{number}.1/24 dev eth{number}"),
-        11 | 12 => format!("ip link set {port} mtu {}", draw.of(&["1200", "1500"])),
+        11 | 12 => format!("ip link set {port} mtu {}", draw.of(&["1200", "1200", "1500"])),
         13 => format!("sysctl -qw net.ipv4.conf.{port}.accept_local={}", draw.number(0, 1)),
-        14 => format!("ip addr {verb} 2001:db8:9:1::7/128 dev lo"),
-        _ => plain(draw),
+        _ => format!("ip addr {verb} 2001:db8:9:1::7/128 dev lo"),
     }
 }
 
