@@ -429,7 +429,7 @@ fn shown(words: &str) -> String {
 #[test]
 fn routes_read_like_those_of_ip() {
     let expected = "\
-Codes: > in force, * forwarded by the router (others by Linux)
+Codes: > in force, * forwarded by the router once Linux knows the neighbour (others by Linux)
 
 >*  0.0.0.0/0        via 10.0.0.1  dev eth1  proto bgp                    metric 20
     0.0.0.0/0        via 10.0.1.1  dev eth2  proto static                 metric 200

@@ -59,14 +59,14 @@ const TAKES_LARGE: u32 = 4;
 /// The queues of this process.
 #[derive(Debug)]
 pub(super) struct Queues {
-    input: Queue,
-    output: Queue,
+    input: HookQueue,
+    output: HookQueue,
     buffer: Vec<u8>,
     counters: EspHookCounters,
 }
 
 /// The queue of a hook.
-struct Queue {
+struct HookQueue {
     socket: Socket,
     number: u16,
     last_id: u32,
@@ -76,8 +76,8 @@ impl Queues {
     /// Opens two that are free in the network namespace of this thread.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
-            input: Queue::open(0)?,
-            output: Queue::open(TAKES_LARGE)?,
+            input: HookQueue::open(0)?,
+            output: HookQueue::open(TAKES_LARGE)?,
             buffer: vec![0; MESSAGE_BYTES],
             counters: EspHookCounters::default(),
         })
@@ -104,7 +104,7 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl HookQueue {
     fn open(flags: u32) -> io::Result<Self> {
         let socket = open_socket()?;
         // An error does not repeat the packet. Without the other one, what comes after a loss is lost until all before it is read.
@@ -176,9 +176,9 @@ impl Queue {
     }
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for HookQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("HookQueue").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Show::Ports(_) => ports(rows),
         Show::Routes(_) => {
             print(
-                "Codes: > in force, * forwarded by the router as soon as Linux knows the neighbour (others by Linux)\n\n",
+                "Codes: > in force, * forwarded by the router once Linux knows the neighbour (others by Linux)\n\n",
             );
             list(rows, &[LEFT; 7], routes)
         }
