@@ -142,9 +142,9 @@ impl<A: Family> Rules<A> {
         self.walk(input_port, Some(input_port), source, destination, lookup)
     }
 
-    /// What would happen to an answer to a packet that came in by `input_port`: one of this host's own from the packet's
-    /// `destination` to its `source`, of which `lookup` is asked for the next hop. As in Linux (`__fib_validate_source`),
-    /// rules for what comes in by a port do not select it, and the port's VRF is its own.
+    /// What would happen to an answer to a packet that came in by `input_port`: one from the packet's `destination` to its `source`, of
+    /// which `lookup` is asked for the next hop. The port's VRF is its own. To Linux (`__fib_validate_source`) it comes in by the
+    /// interface that the packet leaves by, which is not known here: a rule that selects by this is [`Decision::Punt`].
     pub fn evaluate_answer(
         &self,
         input_port: u16,
@@ -166,7 +166,7 @@ impl<A: Family> Rules<A> {
         mut lookup: impl FnMut(usize) -> NextHopIndex,
     ) -> Decision {
         let found = |index: NextHopIndex| index.is_some().then_some(Decision::Route(index));
-        let came_in_by = |ports: &Vec<u16>| input_port.is_some_and(|port| ports.contains(&port));
+        let may_come_by = |ports: &Vec<u16>| input_port.is_none_or(|port| ports.contains(&port));
         let Some(rules) = &self.rules else {
             return found(lookup(0)).unwrap_or(Decision::NoRoute);
         };
@@ -175,8 +175,9 @@ impl<A: Family> Rules<A> {
             place += 1;
             let is_like_it = rule.from.is_none_or(|from| from.contains(source))
                 && rule.to.is_none_or(|to| to.contains(destination))
-                && rule.input_ports.as_ref().is_none_or(came_in_by);
-            if is_like_it && rule.is_partly_unknown {
+                && rule.input_ports.as_ref().is_none_or(may_come_by);
+            let is_unknown = rule.is_partly_unknown || input_port.is_none() && rule.input_ports.is_some();
+            if is_like_it && is_unknown {
                 return Decision::Punt;
             }
             if is_like_it == rule.is_inverted {
@@ -293,14 +294,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_the_other_way_and_came_in_by_no_port() {
+    fn an_answer_goes_the_other_way_and_nobody_knows_by_which_port_it_came() {
         use PolicyAction::*;
         let answer = |rule| Rules::new(vec![rule]).evaluate_answer(1, 0x0a00_0001, 0xc000_0201, lookup);
         let hit = Decision::Route(number(2));
         assert_eq!(answer(PolicyRule { to: range("10.0.0.0/8"), ..rule(Lookup(1)) }), hit);
         assert_eq!(answer(PolicyRule { from: range("192.0.2.0/24"), ..rule(Lookup(1)) }), hit);
         assert_eq!(answer(PolicyRule { from: range("10.0.0.0/8"), ..rule(Lookup(1)) }), Decision::NoRoute);
-        assert_eq!(answer(PolicyRule { input_ports: Some(vec![1]), ..rule(Lookup(1)) }), Decision::NoRoute);
+        let by_port = PolicyRule { input_ports: Some(vec![1]), ..rule(Lookup(1)) };
+        assert_eq!(answer(by_port.clone()), Decision::Punt);
+        assert_eq!(answer(PolicyRule { is_inverted: true, ..by_port.clone() }), Decision::Punt);
+        assert_eq!(answer(PolicyRule { to: range("11.0.0.0/8"), ..by_port }), Decision::NoRoute);
         assert_eq!(answer(rule(LookupOfPort(vec![None, Some(2)]))), Decision::Route(number(3)));
     }
 

@@ -92,9 +92,10 @@ FUNCTION __u32 number_by_rules(__u64 descriptor, __u64 header, struct query *que
                          is_between(tables, rule + RULE_DESTINATIONS, &query->destination);
         if (flags & BY_INPUT) {
             __u64 inputs = AT(__u64, tables, rule + RULE_INPUTS + port / 64 * 8);
-            is_like_it = is_like_it && !query->is_answer && inputs >> (port & 63) & 1;
+            is_like_it = is_like_it && (query->is_answer || inputs >> (port & 63) & 1);
         }
-        if (is_like_it && flags & IS_UNKNOWN)
+        // To Linux an answer comes in by the interface that the packet leaves by, which nobody knows yet.
+        if (is_like_it && (flags & IS_UNKNOWN || (query->is_answer && flags & BY_INPUT)))
             break;
         if (is_like_it == !!(flags & IS_INVERTED))
             continue;

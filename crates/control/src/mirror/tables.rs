@@ -247,7 +247,7 @@ impl Mirror {
         });
         let mut problems: Vec<Problem> = all.by_ref().take(MOST_PROBLEMS).collect();
         let more = all.count();
-        problems.extend(self.objects.known.iter().filter_map(|(key, known)| {
+        let mut objects = self.objects.known.iter().filter_map(|(key, known)| {
             let what = match known.kind.as_ref()? {
                 ObjectKind::OnlyLinux(what) => what.to_string(),
                 ObjectKind::Path(path) if path.has_encapsulation => "it has an encapsulation".to_owned(),
@@ -255,7 +255,15 @@ impl Mirror {
             };
             let reason = format!("next-hop object {}: {what}, so packets of its routes go to Linux", key.id);
             Some(Problem { route: None, reason })
-        }));
+        });
+        problems.extend(objects.by_ref().take(MOST_PROBLEMS));
+        let more_objects = objects.count();
+        if more_objects > 0 {
+            let reason = format!(
+                "{more_objects} more next-hop objects are such, and packets of their routes go to Linux"
+            );
+            problems.push(Problem { route: None, reason });
+        }
         if more > 0 {
             let reason = format!("{more} more prefixes have such routes, and packets to them go to Linux");
             problems.push(Problem { route: None, reason });

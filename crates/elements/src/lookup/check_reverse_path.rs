@@ -55,7 +55,8 @@
 //!
 //! Where Linux has policy rules (`ip rule`), these choose the table as Linux does when it validates
 //! sources. The lookup is for an answer that this router itself sends from the packet's destination
-//! to its source, in the VRF of the port. So rules with C<iif> do not count.
+//! to its source, in the VRF of the port. To Linux the answer comes in by the interface that the
+//! packet leaves by. So Linux validates what a rule with C<iif> may select.
 //!
 //! Packets that EspDecap has decrypted pass, because their sender is known. Only those from our own
 //! addresses do not.

@@ -226,8 +226,12 @@ fn rules_choose_the_table_of_an_answer() {
     let fib = fib();
     let range = |prefix: &str| Some(AddressRange::of(prefix.parse().unwrap()));
     let rules = vec![
-        // Not for answers: nobody sends those to us.
-        PolicyRule { input_ports: Some(vec![0]), ..PolicyRule::all(PolicyAction::End(Decision::Blackhole)) },
+        // By which port an answer comes in nobody knows.
+        PolicyRule {
+            input_ports: Some(vec![0]),
+            to: range("10.12.0.0/16"),
+            ..PolicyRule::all(PolicyAction::End(Decision::Blackhole))
+        },
         PolicyRule { to: range("10.2.0.0/16"), ..PolicyRule::all(PolicyAction::End(Decision::Prohibit)) },
         PolicyRule { to: range("10.3.0.0/16"), ..PolicyRule::all(PolicyAction::End(Decision::Punt)) },
         PolicyRule { from: range("10.1.0.0/16"), ..PolicyRule::all(PolicyAction::Lookup(0)) },
@@ -241,6 +245,7 @@ fn rules_choose_the_table_of_an_answer() {
         assert_eq!(fate_of("10.1.0.1", "10.2.0.1"), NO_ROUTE);
         assert_eq!(fate_of("10.2.0.1", TO_OTHERS), NO_ROUTE);
         assert_eq!(fate_of("10.3.0.1", TO_OTHERS), LINUX);
+        assert_eq!(fate_of("10.12.0.1", TO_OTHERS), LINUX);
         assert_eq!(fate_of("10.4.0.1", TO_OTHERS), OWN);
         assert_eq!(fate_of("0.0.0.0", TO_OTHERS), LINUX);
         bench.write("paint.color", "2").unwrap();

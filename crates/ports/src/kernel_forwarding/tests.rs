@@ -586,7 +586,7 @@ fn policy_rules_choose_the_tables_as_the_router_evaluates_them() {
             }
         }
     }
-    assert!((1_000..9_000).contains(&forwarded), "{forwarded}");
+    assert!((800..9_000).contains(&forwarded), "{forwarded}");
 }
 
 #[test]

@@ -122,6 +122,9 @@ mod tests {
             let tc = Tc::of("eth1").unwrap();
             assert!(tc.disciplines.contains(&"clsact".to_owned()), "{tc:?}");
             assert_eq!(tc.has_filters, [false, true]);
+            run("tc", "qdisc replace dev eth2 ingress");
+            run("tc", "filter add dev eth2 ingress u32 match u32 0 0 flowid 1:1");
+            assert_eq!(Tc::of("eth2").unwrap().has_filters, [true, false]);
             assert_eq!(Tc::of("nowhere").unwrap(), Tc::default());
         });
     }

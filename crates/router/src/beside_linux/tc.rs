@@ -43,7 +43,9 @@ impl Tc {
             Some(())
         })?;
         disciplines.dedup();
-        let has_filters = [has_filters(index, &INGRESS)?, has_filters(index, &EGRESS)?];
+        // An `ingress` answers for what goes out, too.
+        let has_clsact = disciplines.iter().any(|kind| kind == "clsact");
+        let has_filters = [has_filters(index, &INGRESS)?, has_clsact && has_filters(index, &EGRESS)?];
         Ok(Self { disciplines, has_filters })
     }
 }

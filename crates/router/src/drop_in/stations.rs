@@ -201,8 +201,15 @@ fn families_of(
         |family: &str, name: &str| setting(family, &link.name, name) == setting(family, &port.name, name);
     let mut families = SWITCHES.map(|(family, names)| names.iter().all(|name| is_same(family, name)));
     // Strict, the way back would have to be by the interface itself (RFC 3704, 2.2).
-    let rp_filter = [&link.name, &port.name].map(|name| {
-        ["all", name].iter().filter_map(|name| setting("ipv4", name, "rp_filter")).max().unwrap_or(0)
+    // Without an IPv4 address loose is strict.
+    let has_ipv4 =
+        |index| mirror.local_addresses().any(|known| known.index == index && known.address.is_ipv4());
+    let rp_filter = [(&link.name, link.index), (&port.name, below.index)].map(|(name, index)| {
+        let values = ["all", name].into_iter().filter_map(|name| setting("ipv4", name, "rp_filter"));
+        match values.max().unwrap_or(0) {
+            2 if !has_ipv4(index) => 1,
+            other => other,
+        }
     });
     families[0] &= rp_filter[0] == rp_filter[1] && rp_filter[0] != 1;
     Ok(families)

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use control::mirror::Mirror;
+use control::mirror::{Mirror, PortReport};
 use control::switches::{self, NOT_OF_HOST, Switches};
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::lang::FlatConfig;
@@ -47,9 +47,7 @@ impl Obeyed {
         let interface = if switches.is_in_vrf { format!("(VRF of {port})") } else { port.to_owned() };
         let ipv4 = if !switches.forwards[0] {
             Some(format!("net.ipv4.conf.{interface}.forwarding is 0"))
-        } else if switches.rp_filter == NOT_OF_HOST && self.leaves_checks {
-            Some("Linux has routes to itself beside those of its addresses".to_owned())
-        } else if switches.rp_filter != 0 && self.leaves_checks {
+        } else if !matches!(switches.rp_filter, 0 | NOT_OF_HOST) && self.leaves_checks {
             Some(format!("net.ipv4.conf.{interface}.rp_filter was 0 when the router started"))
         } else if switches.rp_filter == 1 && switches.is_in_vrf && self.follows_checks {
             Some(format!("net.ipv4.conf.{interface}.rp_filter is 1, so the way back may be by any member"))
@@ -75,7 +73,14 @@ impl Obeyed {
             let [reason, _] = self.left(&port.name, port.switches.as_ref());
             Some(format!("port {}: IPv4 that comes in is left to Linux: {}", port.name, reason?))
         });
-        left.collect()
+        let is_unchecked = |port: &PortReport| {
+            let is_so = |switches: Switches| switches.rp_filter == NOT_OF_HOST;
+            self.leaves_checks && port.switches.is_some_and(is_so)
+        };
+        let unchecked = mirror.ports().filter(is_unchecked).map(|port| {
+            format!("port {}: sources in Linux's local networks are believed, as nothing checked sources when the router started", port.name)
+        });
+        left.chain(unchecked).collect()
     }
 }
 
@@ -148,6 +153,7 @@ mod tests {
         };
         assert!(!left(obeyed(true, true), 0, true));
         assert!(left(obeyed(true, true), 1, false));
+        assert!(!left(obeyed(true, true), NOT_OF_HOST, false));
         assert!(!left(obeyed(false, true), 1, false));
         assert!(left(obeyed(false, true), 1, true));
         let in_vrf = |rp_filter| {

@@ -165,7 +165,9 @@ pub(crate) fn own(draw: &mut Draw<'_>) -> String {
     let verb = draw.of(&["add", "add", "del"]);
     let port = draw.of(&PORTS);
     let number = draw.number(1, 3);
-    match draw.0.below(15) {
+    match draw.0.below(18) {
+        15 | 16 => format!("ip -4 rule {verb} pref 101 iif {port} {}", draw.of(&["lookup 100", "prohibit"])),
+        17 => format!("ip route {verb} default via 10.0.{number}.2 table 100"),
         0 => format!("ip route {verb} local 192.168.9.0/24 dev lo"),
         1 => format!("ip addr {verb} 192.168.9.1/24 dev lo"),
         2 => format!("ip route {verb} {} 10.9.1.5 dev lo", draw.of(&["local", "broadcast", "anycast"])),

@@ -37,6 +37,14 @@ pub(crate) struct Judge {
     pub(crate) is_unjudged: bool,
     /// Whether there are routes with several paths, of which the two choose by hashes of their own.
     pub(crate) is_multipath: bool,
+    /// Whether a port may be without an IPv4 address.
+    pub(crate) lacks_ipv4: bool,
+}
+
+/// UDP port 68.
+fn is_for_dhcp_client(packet: &[u8]) -> bool {
+    let at = usize::from(packet[0] & 15) * 4;
+    packet[0] >> 4 == 4 && packet[9] == 17 && packet.get(at + 2..at + 4) == Some(&[0, 68][..])
 }
 
 impl Judge {
@@ -51,6 +59,8 @@ impl Judge {
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
             || (self.is_multipath && linux.len() == ours.len())
+            // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
+            || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))
     }
 
     /// Returns whether a denied packet passed, which it must not at any moment.
