@@ -74,7 +74,12 @@ impl Scenario {
     fn judge(&self) -> Judge {
         let is_multipath = |change: &String| change.contains("nexthop via") || change.contains("group");
         let any = |is: &dyn Fn(&String) -> bool| self.before.iter().chain(&self.during).any(is);
-        Judge { filters: self.filters, is_unjudged: self.kind.is_unjudged, is_multipath: any(&is_multipath) }
+        Judge {
+            filters: self.filters,
+            is_unjudged: self.kind.is_unjudged,
+            is_multipath: any(&is_multipath),
+            lacks_ipv4: any(&|change| change.contains("-4 addr flush")),
+        }
     }
 
     /// The scenario without one of its changes.
