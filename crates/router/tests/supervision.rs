@@ -38,20 +38,18 @@ fn thread(process: i32, name: &str) -> Option<i32> {
 /// Has a thread hang, and waits until its process has ended; its exit code.
 fn hang(network: &Network, namespace: &str, name: &str) -> i32 {
     let process = process(network, namespace).unwrap();
-    let mut stopped = None;
+    let (mut stopped, mut last) = (None, String::new());
     // Threads that come and go may have gone again.
     let hangs = eventually(|| {
         let Some(thread) = thread(process, name).map(Pid::from_raw) else { return false };
         let seized = ptrace::seize(thread, ptrace::Options::empty()).and_then(|()| ptrace::interrupt(thread));
-        let is_stopped = seized.is_ok()
-            && matches!(
-                waitpid(thread, Some(WaitPidFlag::__WALL)),
-                Ok(WaitStatus::Stopped(..) | WaitStatus::PtraceEvent(..))
-            );
+        let came = seized.and_then(|()| waitpid(thread, Some(WaitPidFlag::__WALL)));
+        let is_stopped = matches!(came, Ok(WaitStatus::Stopped(..) | WaitStatus::PtraceEvent(..)));
+        last = format!("{came:?}");
         stopped = is_stopped.then_some(thread);
         is_stopped
     });
-    assert!(hangs, "no thread '{name}'");
+    assert!(hangs, "no thread '{name}' can be stopped: {last}");
     let (thread, begin) = (stopped.unwrap(), Instant::now());
     let mut code = None;
     let ends = eventually(|| {
@@ -64,6 +62,10 @@ fn hang(network: &Network, namespace: &str, name: &str) -> i32 {
         code.is_some()
     });
     println!("'{name}' hangs: an end after {:.1} s", begin.elapsed().as_secs_f64());
+    if !ends {
+        // Nobody else may wait for the end of a thread that is held.
+        let _ = ptrace::detach(thread, None);
+    }
     assert!(ends, "'{name}' hangs, and the router goes on");
     code.unwrap()
 }

@@ -141,8 +141,8 @@ pub(crate) fn cases(first: usize) -> Vec<Case> {
         ("from nobody", "RFC 4291, 2.5.2", new().from("::"), Nothing),
         ("from a group", "RFC 4291, 2.7", new().from("ff02::1"), Nothing),
         ("from a mapped address", "RFC 4291, 2.5.5.2", new().from("::ffff:10.0.1.2"), Nothing),
-        ("from the router", "RFC 4443, 2.4 (e.6)", new().from("2001:db8:1::1"), Nothing),
-        ("from another address of the router", "RFC 4443, 2.4 (e.6)", new().from("2001:db8:2::1"), Nothing),
+        ("from the router", "RFC 4291, 2.6", new().from("2001:db8:1::1"), same()),
+        ("from another address of the router", "RFC 4291, 2.6", new().from("2001:db8:2::1"), same()),
         (
             "from the router, no route",
             "RFC 4443, 2.4 (e.6)",
