@@ -76,6 +76,8 @@ fn ask(
     fixed: &[u8],
     take: &mut dyn FnMut(&Frame<'_>),
 ) -> io::Result<bool> {
+    // The kernel may be busy with changes of others.
+    packet::pulse::beat();
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     // Only the kernel may answer.

@@ -19,6 +19,7 @@ mod tc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use packet::pulse::aside;
 
 use crate::settings::{Bypass, Driver, PortSettings, Settings};
 
@@ -173,8 +174,8 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Makes one for a router that starts now: [`refuse`] has warned of what is ignored. It reports the rest at its first look.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let ignores_ipsec = not_ignored(settings).1 != 0;
-        let known_at_ports = at_ports(settings);
+        let (policies, known_at_ports) = aside(|| (not_ignored(settings).1, at_ports(settings)));
+        let ignores_ipsec = policies != 0;
         Self { next: Instant::now() + PERIOD, known: Vec::new(), known_at_ports, ignores_ipsec }
     }
 
@@ -184,11 +185,11 @@ impl Watcher {
             return Vec::new();
         }
         self.next = Instant::now() + PERIOD;
-        let (Findings { found, .. }, policies) = not_ignored(settings);
+        let ((Findings { found, .. }, policies), at_ports) =
+            aside(|| (not_ignored(settings), at_ports(settings)));
         let mut new: Vec<String> =
             found.iter().filter(|found| !self.known.contains(found)).map(warning).collect();
         new.extend(unprotected(policies).filter(|_| !self.ignores_ipsec));
-        let at_ports = at_ports(settings);
         new.extend(at_ports.iter().filter(|found| !self.known_at_ports.contains(found)).cloned());
         (self.known, self.known_at_ports, self.ignores_ipsec) = (found, at_ports, policies != 0);
         new
