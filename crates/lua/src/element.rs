@@ -515,22 +515,20 @@ impl LuaElement {
 /// What of Linux a router follows.
 #[derive(Clone, Copy)]
 enum FollowedHere {
-    /// The host's addresses.
+    /// The host's IPv4 addresses.
     Own4,
-    Own6,
     /// The MTU of a port, for IPv4 or IPv6.
     Mtu(usize, usize),
 }
 
 impl LuaElement {
-    /// What the handler of this name follows, of a router: `own`, `own6`, `mtu4_1`, `mtu6_1`, `mtu4_2` ...
+    /// What the handler of this name follows, of a router: `own`, `mtu4_1`, `mtu6_1`, `mtu4_2` ...
     fn followed(&self, name: &str) -> Option<FollowedHere> {
         if self.origin.ports.is_empty() {
             return None;
         }
         let (family, number) = match name {
             "own" => return Some(FollowedHere::Own4),
-            "own6" => return Some(FollowedHere::Own6),
             _ => match (name.strip_prefix("mtu4_"), name.strip_prefix("mtu6_")) {
                 (Some(number), _) => (0, number),
                 (_, number) => (1, number?),
@@ -544,7 +542,6 @@ impl LuaElement {
         let mut stage = self.script.stage();
         match (&mut stage.steps, followed) {
             (Some(steps), FollowedHere::Own4) => steps.own4().own_text(),
-            (Some(steps), FollowedHere::Own6) => steps.own6().own_text(),
             (Some(steps), FollowedHere::Mtu(port, family)) => steps.mtus[port][family].to_string(),
             (None, _) => String::new(),
         }
@@ -555,7 +552,6 @@ impl LuaElement {
         let Some(steps) = &mut stage.steps else { return Ok(()) };
         match followed {
             FollowedHere::Own4 => steps.own4().set_own(value),
-            FollowedHere::Own6 => steps.own6().set_own(value),
             FollowedHere::Mtu(port, family) => {
                 steps.mtus[port][family] = u32::from_value(value)?;
                 Ok(())

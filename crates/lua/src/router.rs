@@ -41,7 +41,8 @@
 //!
 //! `brickway.ports` has the names of the ports. MTU has the largest packet of each port, without
 //! Ethernet header, separated by spaces and quoted; 1500 by default. The handlers C<mtu4_1>,
-//! C<mtu4_2> ... and C<mtu6_1> ... have these, of IPv4 and of IPv6. C<own> and C<own6> have the router's addresses, from which nobody else sends.
+//! C<mtu4_2> ... and C<mtu6_1> ... have these, of IPv4 and of IPv6. C<own> has the router's
+//! IPv4 addresses, from which nobody else sends.
 //!
 //! =e
 //!   router :: LuaRouter(eth1, eth2, FILE examples/lua/router.lua);

@@ -144,11 +144,11 @@ fn each_packet_goes_where_its_route_leads_and_the_rest_to_linux_as_it_came() {
 fn ipv6_is_forwarded_in_one_batch_with_ipv4() {
     let fib = fib();
     let (mut bench, _policy) = lua_router(&fib, 3);
-    bench.write("e.own6", "2001:db8:98::1").unwrap();
     let (a, b) = (to6("2001:db8:1::1", 64), to6("2001:db8:2::1", 64));
     let linux = [to6("2001:db8:4::1", 64), to6("2001:db8:77::1", 64), to6("2001:db8:1::1", 1)];
     let mut martian = to6("2001:db8:1::1", 64);
-    martian[14 + 8 + 5] = 0x98;
+    // ::ffff:0:0/96.
+    martian[14 + 8..14 + 20].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let dropped = [to6("2001:db8:8::1", 64), martian];
     let all = [vec![a.clone(), to([10, 1, 0, 1], 64), b.clone()], linux.to_vec(), dropped.to_vec()].concat();
     bench.push("in", &all.iter().map(Vec::as_slice).collect::<Vec<_>>());

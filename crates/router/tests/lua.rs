@@ -78,11 +78,8 @@ fn a_hundred_reloads_of_script_and_configuration_lose_no_packet_and_no_state() {
     assert_eq!(router.interrupt(), 0);
 }
 
-#[test]
-fn a_script_is_a_router_between_two_hosts_with_linux_behind_it() {
-    if !netns::is_root() {
-        return;
-    }
+/// A router r between the hosts left and right.
+fn network() -> Network {
     let network = Network::new(&["left", "r", "right"]);
     network.link(("r", "eth1", "02:00:00:00:01:01"), ("left", "one", "02:00:00:00:01:02"));
     network.link(("r", "eth2", "02:00:00:00:02:01"), ("right", "two", "02:00:00:00:02:02"));
@@ -92,6 +89,33 @@ fn a_script_is_a_router_between_two_hosts_with_linux_behind_it() {
         network.ip(host, &format!("addr add 10.0.{net}.2/24 dev {link}"));
         network.ip(host, &format!("route add default via 10.0.{net}.1"));
     }
+    network
+}
+
+/// Nothing checked sources at the start, and Linux forwards nothing past a script.
+#[test]
+fn a_local_network_that_comes_later_stops_nothing() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router =
+        network.start("r", &format!("{PROGRAM} lua {EXAMPLES}/router.lua eth1 eth2 --errors-to-linux"));
+    router.wait_until("the router runs", || router.printed().contains(" runs with "));
+    let answers = || network.run("left", "ping -n -c 1 -W 1 10.0.2.2").0;
+    let problems = || network.run("r", &format!("{PROGRAM} show problems")).1;
+    assert!(eventually(answers), "{}", problems());
+    network.ip("r", "addr add 192.0.2.1/24 dev lo");
+    assert!(eventually(|| problems().contains("local networks are believed")), "{}", problems());
+    assert!((0..3).all(|_| answers()), "{}", problems());
+}
+
+#[test]
+fn a_script_is_a_router_between_two_hosts_with_linux_behind_it() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
     // The router checks sources as Linux is set to.
     network.set("r", "net.ipv4.conf.eth1.rp_filter=1");
     let folder = Folder::new();

@@ -47,10 +47,12 @@
 //! All lines of an answer but the last have a hyphen behind the number. The value of a read handler
 //! follows, its length before it: C<DATA LENGTH>.
 //!
-//! A line may have 64 KiB, and data 16 MiB; data that others of this host read with, 64 KiB. Up to 64 connections are served, each in its own time.
-//! None of them delays another, or packets. A user has 16 of them, another host 8, root and the
-//! router's user 32. One is kept for root, and one for the router's user. A connection that has
-//! said nothing for 10 seconds gives its place to one that comes.
+//! A line may have 64 KiB, and data 16 MiB. With a READ other users of this host send 64 KiB at most.
+//!
+//! Up to 64 connections are served, each in its own time. None of them delays another, or packets. A
+//! user has 16 of them, another host 8, root and the router's user 32. One is kept for root, and one
+//! for the router's user. A connection that has said nothing for 10 seconds gives its place to one
+//! that comes.
 //!
 //! Different from Click: a TCP socket listens on 127.0.0.1 by default, and ADDRESS and HOTCONFIG
 //! are ours. PROXY, LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are
@@ -306,7 +308,7 @@ impl Conversation<'_> {
         if reads && !self.stream.get_ref().is_trusted() { MOST_LINE as usize } else { MOST_DATA }
     }
 
-    /// Lines up to one that is `end`, or nothing of them if they are not kept; `None` if it does not come within so many bytes.
+    /// Lines up to one that is `end`, which are kept or not; `None` if it does not come within `most` bytes.
     fn until(&mut self, end: &str, most: usize, keeps: bool) -> std::io::Result<Option<String>> {
         let (mut data, mut length) = (String::new(), 0);
         loop {

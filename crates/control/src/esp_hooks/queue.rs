@@ -1,7 +1,9 @@
 //! Queues of Linux's packet filter (`linux/netfilter/nfnetlink_queue.h`): a message for each packet, which waits for its verdict.
 //!
-//! Each hook has its queue and a socket that reads it: a flood of what comes in takes no room of what goes out. Linux counts packets of a queue in their ids before it finds out whether the
-//! socket has room for them, so gaps tell how many were lost. For this, a queue is longer than the socket's buffer has room for.
+//! Each hook has its queue and a socket that reads it: a flood of what comes in takes no room of what goes out.
+//!
+//! Linux counts packets of a queue in their ids before it finds out whether the socket has room for them, so gaps tell how many
+//! were lost. For this, a queue is longer than the socket's buffer has room for.
 //!
 //! Linux gives packets to the input queue as they are on the wire: segments of a large one each by itself, with their checksums. In
 //! the output hook ESP comes so anyway, unless its module `esp4_offload` or `esp6_offload` is to encrypt it afterwards. Linux 6.12
@@ -308,6 +310,7 @@ fn verdict_message(number: u16, id: u32, verdict: &Verdict) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::UdpSocket;
 
     use proptest::prelude::*;
@@ -375,8 +378,7 @@ mod tests {
             // Queues of other readers are passed over.
             let other = Queues::open().unwrap();
             let mut queue = Queues::open().unwrap();
-            let mut numbers = [other.numbers(), queue.numbers()].concat();
-            numbers.dedup();
+            let numbers: BTreeSet<u16> = other.numbers().into_iter().chain(queue.numbers()).collect();
             assert_eq!(numbers.len(), 4);
             let [near, far] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
             far.set_nonblocking(true).unwrap();

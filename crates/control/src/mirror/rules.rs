@@ -176,8 +176,8 @@ impl Mirror {
         let hides_main = A::BITS == 128 && self.tables.local_networks[1] > 0;
         match &drafts[..] {
             [only] if main(only) => None,
-            // Linux looks in table local first, and the shortest of its prefixes hides all of the main table inside it. Over IPv4 the
-            // two are one table until there are rules.
+            // Linux looks in table local first: its prefixes hide longer ones of the main table. Over IPv4
+            // the two are one table until there are rules.
             [first, second] if local(first) && main(second) && !hides_main => None,
             _ if rules.is_empty() => None,
             _ => Some(drafts),

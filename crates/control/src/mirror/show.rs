@@ -138,7 +138,7 @@ impl Mirror {
         })
     }
 
-    /// The settings of an interface with these addresses, as they are meant by the routes that there are.
+    /// What the settings of an interface mean beside its addresses and the routes.
     fn with_routes(&self, switches: &Switches, addresses: &[Address]) -> Switches {
         let has_ipv4 = addresses.iter().any(|known| known.address.is_ipv4());
         let rp_filter = match switches.rp_filter {

@@ -31,7 +31,7 @@ pub(super) struct Tables {
     /// Prefixes that are Linux's for something that a route has.
     pub(super) peculiar: Marked,
     /// Prefixes to which a route has an MTU or an encapsulation, which are Linux's while it is the best.
-    pub(super) with_extras: Marked,
+    pub(super) punted_if_best: Marked,
     /// How many routes there are to the host itself beside those of its addresses, and broadcast routes beside those of its networks,
     /// over IPv4; how many networks table local has over IPv6.
     pub(super) local_networks: [usize; 2],
@@ -113,8 +113,8 @@ impl Mirror {
         let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_peculiar(&key, &stored)));
         self.tables.peculiar.count(table, key.prefix(), was, is);
         let is_peculiar = was || is;
-        let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.has_extras(&stored)));
-        self.tables.with_extras.count(table, key.prefix(), had, has);
+        let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.is_punted(&stored)));
+        self.tables.punted_if_best.count(table, key.prefix(), had, has);
         let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_local_network(&key, &stored)));
         self.count_local_network(key.prefix(), was, is);
         for place in 0.. {
@@ -226,15 +226,15 @@ impl Mirror {
         }
     }
 
-    /// Whether a route has an MTU or an encapsulation of its own.
-    fn has_extras(&self, stored: &Stored) -> bool {
+    /// Whether a route is punted for an MTU or an encapsulation of its own.
+    fn is_punted(&self, stored: &Stored) -> bool {
         let content = &self.targets.get(stored.target).key;
         content.mtu.is_some() || content.is_encapsulated()
     }
 
     /// The prefixes that are Linux's because a route to them has something that the fast path does not look at.
     pub fn route_problems(&self) -> Vec<Problem> {
-        let places = self.tables.peculiar.0.keys().chain(self.tables.with_extras.0.keys());
+        let places = self.tables.peculiar.0.keys().chain(self.tables.punted_if_best.0.keys());
         let mut all = places.filter_map(|&(table, prefix)| {
             let why = match prefix {
                 IpNet::V4(_) => self.why_linux::<u32>(table, prefix),

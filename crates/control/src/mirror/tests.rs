@@ -565,7 +565,7 @@ fn a_table_is_a_vrf_and_there_is_room_for_so_many() {
 }
 
 #[test]
-fn routes_to_the_host_beside_its_addresses_say_which_sources_are_believed() {
+fn sources_in_local_networks_are_not_believed() {
     let mut mirror = router();
     let switches = Switches {
         forwards: [true; 2],

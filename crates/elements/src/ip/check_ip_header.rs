@@ -193,7 +193,7 @@ pub fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader
     arguments.finish()?;
     Ok(CheckIPHeader {
         rules: Rules { offset, checksum, sources: Sources::new(bad, good, martians) },
-        rejects: Rejects::new(name, "IP", &REASONS, verbose, details).with_own(martians),
+        rejects: Rejects::new(name, "IP", &REASONS, verbose, details).with_martians(martians),
     })
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn frames_without_martians(name: &str) -> CheckIPHeader {
     let sources = Sources::new(Vec::new(), Vec::new(), true);
     CheckIPHeader {
         rules: Rules { offset: packet::wire::ethernet::HEADER_LEN, checksum: true, sources },
-        rejects: Rejects::new(name, "IP", &REASONS, false, false).with_own(true),
+        rejects: Rejects::new(name, "IP", &REASONS, false, false).with_martians(true),
     }
 }
 

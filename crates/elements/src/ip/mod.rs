@@ -12,8 +12,8 @@ pub mod rejects;
 pub mod set_ip_dscp;
 
 pub use addresses::AddressList;
+pub(crate) use rejects::MARTIAN;
 pub use rejects::Rejects;
-pub(crate) use rejects::{MARTIAN, list_text};
 pub use set_ip_dscp::CodePoint;
 
 use graph::Class;

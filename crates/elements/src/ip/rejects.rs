@@ -14,11 +14,11 @@ pub struct Rejects {
     counts: Vec<u64>,
     verbose: bool,
     details: bool,
-    /// Whether the element has an `own` handler.
-    own: bool,
+    /// Whether the element refuses martians.
+    martians: bool,
 }
 
-/// The reason that only elements with an `own` handler have.
+/// The reason that only elements with MARTIANS have.
 pub const MARTIAN: &str = "martian source";
 
 /// As it is written in handlers: separated by spaces.
@@ -43,13 +43,13 @@ impl Rejects {
             counts: vec![0; reasons.len()],
             verbose,
             details,
-            own: false,
+            martians: false,
         }
     }
 
-    /// For an element that has an `own` handler, or not.
-    pub fn with_own(self, own: bool) -> Self {
-        Self { own, ..self }
+    /// For an element that refuses martians, or not.
+    pub fn with_martians(self, martians: bool) -> Self {
+        Self { martians, ..self }
     }
 
     /// Packets refused so far: the handler `drops`.
@@ -60,7 +60,7 @@ impl Rejects {
     /// Packets refused, by reason: the handler `drop_details`.
     pub fn details_text(&self) -> String {
         let reasons =
-            self.counts.iter().zip(self.reasons).filter(|(_, reason)| self.own || **reason != MARTIAN);
+            self.counts.iter().zip(self.reasons).filter(|(_, reason)| self.martians || **reason != MARTIAN);
         reasons.map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
     }
 
@@ -68,7 +68,7 @@ impl Rejects {
     pub fn has_handler(&self, name: &str) -> bool {
         match name {
             "drop_details" => self.details,
-            "own" => self.own,
+            "own" => self.martians,
             _ => true,
         }
     }

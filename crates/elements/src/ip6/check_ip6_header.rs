@@ -22,8 +22,7 @@
 //! more source addresses to refuse, separated by spaces.
 //!
 //! =item MARTIANS
-//! whether mapped IPv4 addresses (::ffff:0:0/96, RFC 4291, 2.5.5.2) and the addresses of the C<own>
-//! handler are refused as sources too. A packet to a group passes, from :: as well. It is not
+//! whether mapped IPv4 addresses (::ffff:0:0/96, RFC 4291, 2.5.5.2) are refused as sources too. A packet to a group passes, from :: as well. It is not
 //! forwarded by address, and may ask whether an address is free (RFC 4862, 5.4). False by default.
 //!
 //! =item VERBOSE
@@ -50,13 +49,13 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use graph::runs::Ordinary;
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use packet::wire::ipv6::{self, HEADER_LEN, Ipv6};
 use packet::wire::{IpProtocol, WireError};
 use packet::{Batch, Packet, PlainIpv6Header};
 
 use super::AddressList6;
-use crate::ip::{MARTIAN, Rejects, list_text};
+use crate::ip::{MARTIAN, Rejects};
 use crate::runs::{self, BadSources, Ip6Check, Step};
 
 pub(crate) static CLASS: Class = Class {
@@ -76,13 +75,6 @@ pub(crate) static CLASS: Class = Class {
             Combine::Join,
             "Packets refused, by reason. Only with DETAILS.",
             &Get(|e: &mut CheckIp6Header| e.rejects.details_text()),
-        ),
-        Handler::read_write(
-            "own",
-            Combine::First,
-            "This router's addresses, separated by spaces. Only with MARTIANS.",
-            &Get(|e: &mut CheckIp6Header| e.own_text()),
-            &Put(|e: &mut CheckIp6Header, _, value| e.set_own(value)),
         ),
     ],
     manual: graph::manual!("check_ip6_header.rs"),
@@ -119,11 +111,10 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let details = arguments.keyword_or("DETAILS", false)?;
     let martians = arguments.keyword_or("MARTIANS", false)?;
     arguments.finish()?;
-    let mut rules = Rules { offset, bad, own: martians.then(Vec::new), refused: Arc::default() };
-    rules.gather();
+    let rules = Rules::new(offset, bad, martians);
     Ok(Box::new(CheckIp6Header {
         rules,
-        rejects: Rejects::new(name, "IP6", &REASONS, verbose, details).with_own(martians),
+        rejects: Rejects::new(name, "IP6", &REASONS, verbose, details).with_martians(martians),
     }))
 }
 
@@ -131,16 +122,16 @@ struct Rules {
     offset: usize,
     /// Source addresses that are refused.
     bad: Vec<u128>,
-    /// With MARTIANS: the router's own addresses.
-    own: Option<Vec<u128>>,
-    /// Both.
+    /// MARTIANS.
+    refuses_martians: bool,
+    /// `bad`, for the fast path.
     refused: Arc<BadSources<u128>>,
 }
 
 impl Rules {
-    fn gather(&mut self) {
-        let single = self.bad.iter().chain(self.own.iter().flatten()).copied();
-        self.refused = Arc::new(BadSources::new(single, []));
+    fn new(offset: usize, bad: Vec<u128>, refuses_martians: bool) -> Self {
+        let refused = Arc::new(BadSources::new(bad.iter().copied(), []));
+        Self { offset, bad, refuses_martians, refused }
     }
 
     /// What is wrong with these addresses.
@@ -152,13 +143,12 @@ impl Rules {
         // outside of a single node."
         if source.is_multicast()
             || source.is_loopback()
-            || source.is_unspecified() && !(self.own.is_some() && is_to_group)
+            || source.is_unspecified() && !(self.refuses_martians && is_to_group)
             || self.bad.contains(&source.to_bits())
         {
             return Some(Flaw::Source);
         }
-        let own = self.own.as_ref().filter(|_| !is_to_group)?;
-        let is_martian = source.to_ipv4_mapped().is_some() || own.contains(&source.to_bits());
+        let is_martian = self.refuses_martians && !is_to_group && source.to_ipv4_mapped().is_some();
         is_martian.then_some(Flaw::Martian)
     }
 
@@ -212,13 +202,12 @@ impl Rules {
 /// Makes an element, for an element of this name that holds it, which checks the headers in Ethernet frames and refuses martians.
 pub(crate) fn frames_without_martians(name: &str) -> CheckIp6Header {
     let offset = packet::wire::ethernet::HEADER_LEN;
-    let mut rules = Rules { offset, bad: Vec::new(), own: Some(Vec::new()), refused: Arc::default() };
-    rules.gather();
-    CheckIp6Header { rules, rejects: Rejects::new(name, "IP6", &REASONS, false, false).with_own(true) }
+    let rules = Rules::new(offset, Vec::new(), true);
+    CheckIp6Header { rules, rejects: Rejects::new(name, "IP6", &REASONS, false, false).with_martians(true) }
 }
 
 /// The element, which others can hold.
-pub struct CheckIp6Header {
+pub(crate) struct CheckIp6Header {
     rules: Rules,
     rejects: Rejects,
 }
@@ -237,22 +226,6 @@ impl CheckIp6Header {
     /// The sources that it refuses.
     pub(crate) fn refused_sources(&self) -> &BadSources<u128> {
         &self.rules.refused
-    }
-
-    /// The handler `own`.
-    pub fn own_text(&self) -> String {
-        list_text(self.rules.own.iter().flatten().copied().map(Ipv6Addr::from_bits))
-    }
-
-    /// Writes the handler `own`.
-    ///
-    /// # Errors
-    ///
-    /// It is not a list of addresses.
-    pub fn set_own(&mut self, value: &str) -> Result<(), String> {
-        self.rules.own = Some(AddressList6::from_value(value)?.0);
-        self.rules.gather();
-        Ok(())
     }
 }
 
@@ -293,14 +266,12 @@ mod tests {
                 "in :: TestInput -> {before} e :: CheckIP6Header(MARTIANS true) -> out :: TestOutput"
             );
             let mut bench = Bench::new(&crate::registry(), &config);
-            bench.write("e.own", "2001:db8:1::1").unwrap();
-            assert_eq!(bench.read("e.own"), "2001:db8:1::1");
             let passes = |bench: &mut Bench, source: &str, destination: &str| {
                 let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
                 bench.push("in", &[&ipv6(source, destination, 17, b"payload")]);
                 bench.taken("out").len() == 1
             };
-            for source in ["2001:db8:1::1", "::ffff:192.0.2.1", "::"] {
+            for source in ["::ffff:192.0.2.1", "::"] {
                 assert!(!passes(&mut bench, source, "2001:db8:2::1"), "{source}");
                 assert!(passes(&mut bench, source, "ff02::1"), "{source}");
             }
@@ -309,7 +280,7 @@ mod tests {
                 assert!(!passes(&mut bench, source, "ff02::1"), "{source}");
             }
             assert!(passes(&mut bench, "2001:db8:2::1", "2001:db8:3::1"));
-            assert_eq!(bench.drops("e", "martian source"), 2);
+            assert_eq!(bench.drops("e", "martian source"), 1);
         }
     }
 

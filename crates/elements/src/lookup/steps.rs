@@ -133,11 +133,6 @@ impl ForwardingSteps {
         &mut self.ipv4.check
     }
 
-    /// The router's IPv6 addresses, from which nobody else sends.
-    pub fn own6(&mut self) -> &mut CheckIp6Header {
-        &mut self.ipv6.check
-    }
-
     /// Begins another batch.
     #[inline]
     pub fn begin(&mut self) {

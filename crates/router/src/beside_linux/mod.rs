@@ -14,7 +14,7 @@ pub(crate) mod interface;
 mod ipsec;
 pub(crate) mod marks;
 mod nftables;
-mod tc;
+pub(crate) mod tc;
 
 use std::time::{Duration, Instant};
 

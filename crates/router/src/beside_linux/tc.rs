@@ -19,7 +19,7 @@ const EGRESS: [u32; 1] = [0xffff_fff3];
 
 /// What tc has at an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tc {
+pub(crate) struct Tc {
     /// The kinds of its queueing disciplines, each once.
     pub(super) disciplines: Vec<String>,
     /// Whether there are filters for what comes in, and for what goes out.
@@ -33,21 +33,21 @@ impl Tc {
     /// The kernel's.
     pub(super) fn of(interface: &str) -> io::Result<Self> {
         let Some(index) = index_of(interface) else { return Ok(Self::default()) };
-        let mut disciplines = Vec::new();
-        ask(GET_DISCIPLINE, index, 0, &mut |message| {
-            let (header, rest) = message.split_first_chunk::<20>()?;
-            // Some kernels tell those of all interfaces.
-            if header.get(4..8) == Some(&index.to_ne_bytes()[..]) {
-                disciplines.extend(attributes(rest).flatten().find(|it| it.kind == KIND).map(|it| it.text()));
-            }
-            Some(())
-        })?;
-        disciplines.dedup();
+        let disciplines = disciplines(index)?;
         // An `ingress` answers for what goes out, too.
         let has_clsact = disciplines.iter().any(|kind| kind == "clsact");
         let has_filters = [has_filters(index, &INGRESS)?, has_clsact && has_filters(index, &EGRESS)?];
         Ok(Self { disciplines, has_filters })
     }
+}
+
+/// Returns whether an interface may have filters for what comes in, having the queueing discipline for them.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn may_filter_ingress(interface: &str) -> io::Result<bool> {
+    let all = index_of(interface).map_or(Ok(Vec::new()), disciplines)?;
+    Ok(all.iter().any(|kind| ["ingress", "clsact"].contains(&kind.as_str())))
 }
 
 /// Returns whether tc has filters for what comes in by an interface.
@@ -56,6 +56,21 @@ impl Tc {
 /// The kernel's.
 pub(super) fn has_filters_at_ingress(interface: &str) -> io::Result<bool> {
     index_of(interface).map_or(Ok(false), |index| has_filters(index, &INGRESS))
+}
+
+/// The kinds of an interface's queueing disciplines, each once.
+fn disciplines(index: i32) -> io::Result<Vec<String>> {
+    let mut kinds = Vec::new();
+    ask(GET_DISCIPLINE, index, 0, &mut |message| {
+        let (header, rest) = message.split_first_chunk::<20>()?;
+        // Some kernels tell those of all interfaces.
+        if header.get(4..8) == Some(&index.to_ne_bytes()[..]) {
+            kinds.extend(attributes(rest).flatten().find(|it| it.kind == KIND).map(|it| it.text()));
+        }
+        Some(())
+    })?;
+    kinds.dedup();
+    Ok(kinds)
 }
 
 fn has_filters(index: i32, parents: &[u32]) -> io::Result<bool> {
@@ -85,7 +100,7 @@ fn ask(kind: u16, index: i32, parent: u32, take: &mut dyn FnMut(&[u8]) -> Option
         Ok(())
     });
     match asked {
-        // There is no such queueing discipline, or tc is not in this kernel.
+        // So the kernel answers without such a queueing discipline, and one without tc.
         Err(error)
             if [Errno::INVAL, Errno::OPNOTSUPP, Errno::NODEV, Errno::NOENT]
                 .contains(&Errno::from_io_error(&error).unwrap_or(Errno::IO)) =>

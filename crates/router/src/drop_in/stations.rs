@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use control::change::{Link, mac_text};
 use control::mirror::Mirror;
-use control::netlink::ask;
 use packet::wire::ethernet::MacAddr;
 use ports::{MOST_STATIONS, Station};
 
 use super::RouterPort;
 use super::sysctls::setting;
+use crate::beside_linux::tc;
 use crate::settings::Host;
 
 /// How often switches, rules and filters are looked at, which nobody announces.
@@ -217,25 +217,8 @@ fn families_of(
 
 /// Whether an interface has a queueing discipline of received packets, or programs of tcx. Where that is not known, it may.
 fn has_filters(link: &Link) -> bool {
-    const NETLINK_ROUTE: isize = 0;
-    const GET_DISCIPLINES: u16 = 38;
-    const TCA_KIND: u16 = 1;
-    /// `struct tcmsg`: the number of the interface is behind four bytes.
-    const FIXED: usize = 20;
-    let mut has_ingress = false;
-    let asked = ask::dump(NETLINK_ROUTE, GET_DISCIPLINES, &[0; FIXED], &mut |_, message| {
-        let index = message.get(4..8).and_then(|bytes| bytes.first_chunk().copied()).map(u32::from_ne_bytes);
-        if index == Some(link.index) {
-            let attributes = control::netlink::attributes(message.get(FIXED..).unwrap_or_default());
-            has_ingress |= attributes.flatten().any(|attribute| {
-                attribute.kind == TCA_KIND && ["ingress", "clsact"].contains(&attribute.text().as_str())
-            });
-        }
-        Ok(())
-    });
     // A kernel without tcx has no programs of it.
-    has_ingress
-        || asked.is_err()
+    tc::may_filter_ingress(&link.name).unwrap_or(true)
         || ports::tcx_programs(&link.name).is_ok_and(|programs| !programs.is_empty())
 }
 
