@@ -210,9 +210,8 @@ impl Service {
         let common = Arc::new(common);
         let copy = common.clone();
         let descriptors = descriptors(&common.lock()).map_err(ServiceError::Thread)?;
-        let thread = std::thread::Builder::new().name("control".to_owned());
-        let pulse = options.supervisor.watch("control");
-        let thread = thread.spawn(move || work(&copy, &descriptors, pulse)).map_err(ServiceError::Thread)?;
+        let thread = options.supervisor.spawn("control", move |pulse| work(&copy, &descriptors, pulse));
+        let thread = thread.map_err(ServiceError::Thread)?;
         Ok(Service { common, threads: vec![thread] })
     }
 
@@ -283,7 +282,7 @@ fn descriptors(state: &State) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// The thread's life.
-fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
+fn work(common: &Common, descriptors: &[OwnedFd], pulse: &Pulse) {
     let mut gathering_since: Option<Instant> = None;
     let mut next_look = Instant::now() + NEIGHBOUR_PERIOD;
     let mut links = None;
@@ -298,7 +297,7 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
         let is_idle = !wait_for(common, descriptors, wait);
         let mut state = common.lock();
         if state.ends {
-            return pulse.retire();
+            return;
         }
         let state = &mut *state;
         let changed = state.receive();

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use packet::pulse;
 use rustix::event::{EventfdFlags, eventfd};
@@ -97,13 +97,7 @@ impl Mail {
         if !posted {
             return None;
         }
-        // A copy that hangs is another thread's fault.
-        loop {
-            match receiver.recv_timeout(pulse::PIECE) {
-                Err(RecvTimeoutError::Timeout) => pulse::beat(),
-                answer => return answer.ok(),
-            }
-        }
+        pulse::answer(&receiver)
     }
 
     /// What ends the thread's sleep.

@@ -5,7 +5,8 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::sync::lock;
@@ -103,6 +104,40 @@ pub fn sleep(duration: Duration) {
     beat();
 }
 
+/// Waits for an answer, and beats meanwhile and once it is there; `None` when nobody can give it any more. A thread that hangs is found
+/// by its own beats.
+pub fn answer<T>(answers: &Receiver<T>) -> Option<T> {
+    loop {
+        let answer = answers.recv_timeout(PIECE);
+        // One that asks much and is answered soon is at work too.
+        beat();
+        match answer {
+            Err(RecvTimeoutError::Timeout) => {}
+            answer => return answer.ok(),
+        }
+    }
+}
+
+/// Waits at `condvar` while `waits` holds, for `timeout` at most, and beats meanwhile. Returns whether that was long enough.
+pub fn wait_while<'a, T>(
+    condvar: &Condvar,
+    mut guard: MutexGuard<'a, T>,
+    timeout: Duration,
+    mut waits: impl FnMut(&mut T) -> bool,
+) -> (MutexGuard<'a, T>, bool) {
+    let begin = Instant::now();
+    loop {
+        beat();
+        let left = timeout.saturating_sub(begin.elapsed());
+        let waited = condvar.wait_timeout_while(guard, left.min(PIECE), &mut waits);
+        let result;
+        (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !result.timed_out() || left <= PIECE {
+            return (guard, !result.timed_out());
+        }
+    }
+}
+
 /// Does something that Linux may take its time for, such as loading a module, on a thread of its own, and beats meanwhile for
 /// [`LONGEST_ASIDE`] at most.
 pub fn aside<R: Send>(act: impl FnOnce() -> R + Send) -> R {
@@ -182,6 +217,40 @@ mod tests {
         drop(guard);
         thread.join().unwrap();
         assert!(lock(&waits.waits_for).is_none());
+    }
+
+    #[test]
+    fn answers_that_come_at_once_are_beats_too() {
+        let beats = Arc::<Beats>::default();
+        beats.beat();
+        let (sender, answers) = channel();
+        for number in 0..3 {
+            let before = beats.progress();
+            sender.send(number).unwrap();
+            assert_eq!(answer(&answers), Some(number));
+            assert_ne!(beats.progress(), before);
+        }
+        drop(sender);
+        assert_eq!(answer(&answers), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_condition_beats() {
+        let beats = Arc::<Beats>::default();
+        beats.beat();
+        let (state, condvar) = (Mutex::new(0), Condvar::new());
+        let before = beats.progress();
+        let (guard, was_enough) = wait_while(&condvar, lock(&state), 3 * PIECE, |_| true);
+        assert!(!was_enough && beats.progress() > before + 2);
+        drop(guard);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                *lock(&state) = 1;
+                condvar.notify_all();
+            });
+            let (guard, was_enough) = wait_while(&condvar, lock(&state), LONGEST_ASIDE, |state| *state == 0);
+            assert!(was_enough && *guard == 1);
+        });
     }
 
     #[test]

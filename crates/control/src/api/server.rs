@@ -404,10 +404,8 @@ impl Server {
         let (waker, woken) = UnixStream::pair().map_err(failed("making a waker"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor { backend, patience, send_timeout, stop: stop.clone() };
-        let pulse = supervisor.watch("control-socket");
-        let thread = std::thread::Builder::new()
-            .name("control-socket".to_owned())
-            .spawn(move || acceptor.accept(&doors, &woken, pulse))
+        let thread = supervisor
+            .spawn("control-socket", move |pulse| acceptor.accept(&doors, &woken, pulse))
             .map_err(failed("starting a thread"))?;
         Ok(Self { path, stop, waker: Some(waker), thread: Some(thread) })
     }
@@ -535,7 +533,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    fn accept(&self, doors: &[Door], woken: &UnixStream, pulse: Pulse) {
+    fn accept(&self, doors: &[Door], woken: &UnixStream, pulse: &Pulse) {
         let longest_wait = Timespec { tv_sec: 0, tv_nsec: LONGEST_WAIT.subsec_nanos().into() };
         loop {
             pulse.beat();
@@ -545,7 +543,7 @@ impl Acceptor {
             // Interrupted by a signal: the next turn waits again.
             let _ = rustix::event::poll(&mut ready, Some(&longest_wait));
             if self.stop.load(Ordering::SeqCst) {
-                return pulse.retire();
+                return;
             }
             for (door, _) in doors.iter().zip(&ready).filter(|(_, fd)| !fd.revents().is_empty()) {
                 match door.listener.accept() {

@@ -429,29 +429,12 @@ pub fn mirror_port(number: u8) -> u16 {
 
 /// Starts the threads.
 pub(crate) fn start(common: &Arc<Common>, options: MemberOptions) -> io::Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work)
-    };
     let (control, member) = (Arc::clone(common), Arc::clone(common));
-    let following = options.clone();
-    options.store.supervise(&options.supervisor);
-    let pulse = |name: &str| options.supervisor.watch(name);
-    let (of_control, of_member) = (pulse("control"), pulse("member"));
+    let (supervisor, following) = (options.supervisor.clone(), options.clone());
+    options.store.supervise(&supervisor);
     Ok(vec![
-        spawn(
-            "control",
-            Box::new(move || {
-                follow(&control, &following, &of_control);
-                of_control.retire();
-            }),
-        )?,
-        spawn(
-            "member",
-            Box::new(move || {
-                Member::new(&member, options, &of_member).live();
-                of_member.retire();
-            }),
-        )?,
+        supervisor.spawn("control", move |pulse| follow(&control, &following, pulse))?,
+        supervisor.spawn("member", move |pulse| Member::new(&member, options, pulse).live())?,
     ])
 }
 
@@ -912,13 +895,11 @@ impl<'a> Member<'a> {
         // Linux has the ports before it is asked what it knows.
         self.tell_host();
         let (common, options, of_thread) = (Arc::clone(self.common), self.options.clone(), guard.clone());
-        let pulse = options.supervisor.watch("leader");
-        let thread = std::thread::Builder::new().name("leader".to_owned()).spawn(move || {
+        let thread = self.options.supervisor.spawn("leader", move |pulse| {
             let store = options.store.clone();
-            if let Err(error) = lead(&common, &store, of_thread, &options, &pulse) {
+            if let Err(error) = lead(&common, &store, of_thread, &options, pulse) {
                 options.host.message(&format!("cannot lead: {error}"));
             }
-            pulse.retire();
         });
         match thread {
             Ok(thread) => self.leading = Some((thread, guard)),

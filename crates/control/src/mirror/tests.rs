@@ -586,6 +586,7 @@ fn sources_in_local_networks_are_not_believed() {
         kernels("192.0.2.0/24", RouteKind::Local),
         of_kind(255, "192.0.2.1/32", RouteKind::Local),
         of_kind(MAIN, "192.0.2.0/24", RouteKind::Broadcast),
+        of_kind(MAIN, "192.0.2.0/24", RouteKind::Multicast),
     ] {
         let before = mirror.link_generations();
         mirror.tell(route.clone());

@@ -38,6 +38,8 @@
 //! - an IPv6 route of an advertisement gets another preference or lifetime with the next one, and counts no more
 //!   when its lifetime has ended. It leaves the list up to 30 s later, with a message.
 //!
+//! What dumps do not tell lives in `hidden`.
+//!
 //! So advertisements are listened for (`advertisements`), and IPv6 routes are dumped after each one, and when the
 //! next lifetime ends. A link that goes up or down or gets another MTU, and an IPv4 address that goes, are reasons to dump objects
 //! and routes soon (`schedule`). A link whose carrier comes back is reported twice: when the carrier is there (`IFF_LOWER_UP`),
@@ -58,6 +60,7 @@ use crate::change::{Change, InterfaceIndex, Link, Part};
 use crate::netlink::advertisements::Advertisements;
 use crate::netlink::counters::Counters;
 use crate::netlink::frames::{Frame, frames};
+use crate::netlink::hidden;
 use crate::netlink::message::{DecodeError, Decoded, decode, is_advertised, link_state};
 use crate::netlink::request;
 use crate::netlink::same_key::{Outcome, SameKey};
@@ -514,7 +517,9 @@ impl Kernel {
     fn end_dump(&mut self, sink: Sink<'_>, now: Instant) -> io::Result<()> {
         let Some(dump) = self.dump.take() else { return Ok(()) };
         let part = dump.part;
-        if dump.was_interrupted || self.may_have_missed(&dump) {
+        let (hiding, needs_pass) =
+            if part == Part::Routes6 { self.same_key.hidden(hidden::count) } else { Default::default() };
+        if dump.was_interrupted || needs_pass || self.may_have_missed(&dump) {
             if dump.pass < PASSES {
                 self.counters.dumps_repeated += 1;
                 return self
@@ -524,6 +529,7 @@ impl Kernel {
             // Four looks together saw everything, most likely. A later one makes sure.
             self.schedule.soon(part, now);
         }
+        hiding.into_iter().for_each(|route| sink(Event::Change(Change::Route(route))));
         sink(Event::DumpEnds(part));
         self.schedule.ended(part, now);
         self.release(part, sink);

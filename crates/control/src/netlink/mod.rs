@@ -7,6 +7,7 @@
 //! | `links` | the interfaces alone, followed |
 //! | `schedule` | when each part is dumped again |
 //! | `same_key` | several routes of one key: the one in force is reported |
+//! | `hidden` | IPv6 routes that no dump tells |
 //! | `sockets` | sockets |
 //! | `frames` | messages in a row of bytes |
 //! | `message` | from a message to what it says |
@@ -21,6 +22,7 @@ pub mod ask;
 mod attributes;
 mod counters;
 mod frames;
+mod hidden;
 mod kernel;
 mod links;
 mod message;

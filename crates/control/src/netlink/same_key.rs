@@ -25,12 +25,14 @@
 //! it went behind others, and none of these when it went before them (`ip route prepend`). IPv6 has none of
 //! these when it joined others; it then names all paths of its set.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 
 use crate::change::{Change, Hops, OnlyLinux, Part, Path, Route, RouteKey};
+use crate::netlink::hidden::{self, Place};
 
 /// Keys with more than one route or, for IPv6, more than one path.
 #[derive(Default)]
@@ -41,6 +43,9 @@ pub(super) struct SameKey {
     before: HashMap<RouteKey, Option<Route>>,
     /// Whether notifications are passed on that may be older than the last dump.
     replays: bool,
+    /// Places of IPv6 routes of which the list had more lines than a dump told of routes with several paths. The lines of all
+    /// routes there are counted in the next one: those of other tables are among them.
+    suspects: HashMap<Place, usize>,
     /// The key of the last route of a dump; of IPv6 the route.
     last_dumped: Option<(RouteKey, Option<Route>)>,
 }
@@ -77,6 +82,49 @@ impl SameKey {
         self.before
             .extend(known.map(|(key, several)| (key, several.first.filter(|_| several.behind.is_empty()))));
         self.last_dumped = None;
+        if part == Part::Routes6 {
+            self.suspects.values_mut().for_each(|lines| *lines = 0);
+        }
+    }
+
+    /// A dump of IPv6 routes has ended. Returns those beside which the kernel hides others, as Linux's alone, and whether only another
+    /// pass can tell.
+    pub(super) fn hidden(
+        &mut self,
+        count: impl FnOnce(&mut HashMap<Place, usize>) -> io::Result<()>,
+    ) -> (Vec<Route>, bool) {
+        let firsts =
+            || self.keys.iter().filter_map(|(key, it)| Some((hidden::place(key)?, it.first.as_ref()?, it)));
+        let mut told: HashMap<Place, usize> = HashMap::new();
+        for (place, first, several) in firsts().filter(|(_, first, _)| hidden::may_hide(first)) {
+            let of_key = std::iter::once(first).chain(&several.behind).map(hidden::lines_of).sum::<usize>();
+            *told.entry(place).or_default() += of_key;
+        }
+        self.suspects.retain(|place, _| told.contains_key(place));
+        let mut listed: HashMap<Place, usize> = told.keys().map(|place| (*place, 0)).collect();
+        // Where there is no list, as in a kernel without IPv6, nothing is hidden by it.
+        if told.is_empty() || count(&mut listed).is_err() {
+            return (Vec::new(), false);
+        }
+        let (mut hiding, mut needs_dump) = (HashSet::new(), false);
+        for (place, lines) in listed.into_iter().filter(|(place, lines)| *lines > told[place]) {
+            match self.suspects.get(&place) {
+                Some(all) if lines <= *all => continue,
+                Some(_) => {}
+                None => {
+                    needs_dump = true;
+                    self.suspects.insert(place, 0);
+                }
+            }
+            hiding.insert(place);
+        }
+        let of_hiding =
+            self.keys.iter_mut().filter(|(key, _)| hidden::place(key).is_some_and(|it| hiding.contains(&it)));
+        let routes = of_hiding.filter_map(|(_, several)| {
+            several.first.as_mut()?.only_linux = Some(OnlyLinux::Choice);
+            several.elected()
+        });
+        (routes.collect(), needs_dump)
     }
 
     /// A dump ended; what was held back meanwhile follows, till [`SameKey::replay_ends`].
@@ -93,6 +141,11 @@ impl SameKey {
 
     /// A route of a dump.
     pub(super) fn dumped(&mut self, route: Route) -> Option<Change> {
+        if !self.suspects.is_empty()
+            && let Some(lines) = hidden::place(&route.key).and_then(|place| self.suspects.get_mut(&place))
+        {
+            *lines += hidden::lines_of(&route);
+        }
         if let Some((_, last)) = self.last_dumped.take_if(|(key, _)| *key == route.key) {
             let key = route.key;
             let several = self.keys.entry(key).or_default();
@@ -150,8 +203,12 @@ impl SameKey {
             }
             None => true,
         });
+        let has_hidden = |several: &Several| {
+            several.first.as_ref().is_some_and(|first| first.only_linux == Some(OnlyLinux::Choice))
+        };
+        let was_hiding = self.keys.get(&route.key).is_some_and(has_hidden);
         let outcome = self.remove(route);
-        Outcome { needs_dump: outcome.needs_dump || is_uncertain, ..outcome }
+        Outcome { needs_dump: outcome.needs_dump || is_uncertain || was_hiding, ..outcome }
     }
 
     fn remove(&mut self, route: &Route) -> Outcome {

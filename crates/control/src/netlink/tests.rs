@@ -286,6 +286,38 @@ fn routes_of_one_key_and_paths_that_go_one_by_one() {
 }
 
 #[test]
+fn a_route_that_no_dump_tells_makes_those_beside_it_linuxs() {
+    in_namespace(|| {
+        two_links();
+        let only_linux = |follower: &Follower, prefix: &str| follower.route(prefix).unwrap().only_linux;
+        // Between the paths of the first, and before those of the second.
+        ip("-6 route add 2001:db8:40::/48 via 2001:db8:0::2");
+        ip("-6 route append 2001:db8:40::/48 dev left1");
+        ip("-6 route append 2001:db8:40::/48 via 2001:db8:1::2");
+        ip("-6 route add 2001:db8:41::/48 nexthop via 2001:db8:0::2 nexthop via 2001:db8:1::2");
+        // Lines of another table are no hidden routes.
+        ip("-6 route add 2001:db8:41::/48 via 2001:db8:0::2 table 7");
+        let mut follower = Follower::synchronised();
+        follower.until("what is not hidden", |follower| only_linux(follower, "2001:db8:41::/48").is_none());
+        follower.settle();
+        assert_eq!(only_linux(&follower, "2001:db8:40::/48"), Some(OnlyLinux::Choice));
+        assert_eq!(only_linux(&follower, "2001:db8:41::/48"), None);
+        ip("-6 route del 2001:db8:40::/48 dev left1");
+        follower.until("nothing hidden", |follower| only_linux(follower, "2001:db8:40::/48").is_none());
+        is_like_a_fresh_one(&mut follower);
+        ip("-6 route del 2001:db8:40::/48 via 2001:db8:1::2");
+        ip("-6 route append 2001:db8:40::/48 dev left1");
+        ip("-6 route append 2001:db8:40::/48 via 2001:db8:1::2");
+        follower.until("one hidden while it runs", |follower| {
+            only_linux(follower, "2001:db8:40::/48") == Some(OnlyLinux::Choice)
+        });
+        ip("-6 route del 2001:db8:40::/48 via 2001:db8:1::2");
+        follower.settle();
+        is_like_a_fresh_one(&mut follower);
+    });
+}
+
+#[test]
 fn a_neighbour_that_is_asked_for_is_looked_for() {
     in_namespace(|| {
         two_links();

@@ -193,16 +193,8 @@ impl StoreThread {
     ) -> Result<T, Failure> {
         let (answers, answer) = mpsc::sync_channel(1);
         self.runtime.spawn(async move { answers.send(task.await) });
-        // Every operation has its limit, and a thread that hangs is another one's fault.
-        loop {
-            match answer.recv_timeout(LONGEST_WAIT) {
-                Ok(answer) => return answer,
-                Err(mpsc::RecvTimeoutError::Timeout) => pulse::beat(),
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::away("the thread of the store has ended"));
-                }
-            }
-        }
+        // Every operation has its limit.
+        pulse::answer(&answer).unwrap_or_else(|| Err(Failure::away("the thread of the store has ended")))
     }
 }
 

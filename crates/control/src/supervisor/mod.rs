@@ -17,6 +17,7 @@ use packet::sync::lock;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use census::Census;
@@ -217,11 +218,30 @@ impl Common {
 pub struct Supervisor(Arc<Common>);
 
 impl Supervisor {
-    /// Supervises a thread.
+    /// Supervises a thread that is there already, which beats at once.
     pub fn watch(&self, name: impl Into<String>) -> Pulse {
         let signs = Arc::<Signs>::default();
         self.0.lock().threads.all.push(Watched::new(name.into(), signs.clone()));
         Pulse(signs)
+    }
+
+    /// Starts a supervised thread of this name. Its first beat is there before `work`, so that those of long jobs count from the
+    /// beginning. Once `work` is done the thread ends as it was asked to.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread to be had.
+    pub fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Pulse) + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let pulse = self.watch(name);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            pulse.beat();
+            work(&pulse);
+            pulse.retire();
+        })
     }
 
     /// Supervises a thread that has these beats; its end is somebody else's to see.
@@ -360,6 +380,25 @@ mod tests {
         assert_eq!(look(&supervisor, 0.25), None);
         drop(supervisor.watch("member"));
         assert_eq!(look(&supervisor, 0.25).unwrap(), "the thread 'member' has ended");
+    }
+
+    #[test]
+    fn beats_from_within_count_from_the_first_job_on() {
+        let supervisor = Supervisor::default();
+        let (sender, begun) = channel();
+        let (end, ends) = channel::<()>();
+        let work = move |_: &Pulse| {
+            packet::pulse::beat();
+            sender.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let _ = ends.recv();
+        };
+        let thread = supervisor.spawn("control", work).unwrap();
+        let number = begun.recv().unwrap();
+        let signs = supervisor.0.lock().threads.all[0].signs.clone();
+        assert_eq!((signs.beats.thread(), signs.beats.progress()), (number, 2));
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(look(&supervisor, 3.0), None, "it ended as it was asked to");
     }
 
     #[test]

@@ -88,8 +88,7 @@ struct Hooks {
 impl Hooks {
     fn start(supervisor: &Supervisor) -> std::io::Result<Hooks> {
         let (commands, queue) = channel::<String>();
-        let pulse = supervisor.watch("hooks");
-        let run = move || {
+        let run = move |pulse: &Pulse| {
             loop {
                 pulse.beat();
                 let command = match queue.recv_timeout(LONGEST_WAIT) {
@@ -98,15 +97,14 @@ impl Hooks {
                     Err(RecvTimeoutError::Disconnected) => break,
                 };
                 tracing::info!(event = "hook", "cluster: running '{command}'");
-                match status_of(&command, &pulse) {
+                match status_of(&command, pulse) {
                     Ok(status) if status.success() => {}
                     Ok(status) => tracing::warn!(event = "hook", "cluster: '{command}' ended with {status}"),
                     Err(error) => tracing::warn!(event = "hook", "cluster: cannot run '{command}': {error}"),
                 }
             }
-            pulse.retire();
         };
-        let thread = std::thread::Builder::new().name("hooks".to_owned()).spawn(run)?;
+        let thread = supervisor.spawn("hooks", run)?;
         Ok(Hooks { commands: Some(commands), thread: Some(thread) })
     }
 

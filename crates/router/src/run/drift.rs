@@ -38,11 +38,8 @@ impl Checker {
         }
         self.last = Instant::now();
         let (live, ends) = (live.clone(), self.ends.clone());
-        let pulse = live.supervisor.watch("drift");
-        let spawned = std::thread::Builder::new().name("drift".to_owned()).spawn(move || {
-            check_and_report(&live, &ends, &pulse);
-            pulse.retire();
-        });
+        let supervisor = live.supervisor.clone();
+        let spawned = supervisor.spawn("drift", move |pulse| check_and_report(&live, &ends, pulse));
         match spawned {
             Ok(thread) => self.thread = Some(thread),
             Err(error) => tracing::error!(event = "drift", "drift: {error}"),

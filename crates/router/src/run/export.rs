@@ -45,19 +45,17 @@ impl Live {
     pub(super) fn begin_exports(self: &Arc<Self>) -> Result<()> {
         for exporter in exporters(&self.settings())? {
             let (live, name) = (self.clone(), exporter.name());
-            let pulse = self.supervisor.watch(name);
-            let thread = std::thread::Builder::new().name(name.to_owned());
-            thread
-                .spawn(move || live.export(exporter, pulse))
+            self.supervisor
+                .spawn(name, move |pulse| live.export(exporter, pulse))
                 .with_context(|| format!("[{name}]: no thread"))?;
         }
         Ok(())
     }
 
     /// Exports until the router ends, by whatever configuration it has.
-    fn export(&self, mut exporter: Box<dyn Exporter>, pulse: Pulse) {
+    fn export(&self, mut exporter: Box<dyn Exporter>, pulse: &Pulse) {
         while self.with_router(|_| ()).is_ok() {
-            if let Err(problem) = self.export_while_it_stays(&mut *exporter, &pulse)
+            if let Err(problem) = self.export_while_it_stays(&mut *exporter, pulse)
                 && self.with_router(|_| ()).is_ok()
             {
                 tracing::error!(event = "export", "[{}]: {problem}", exporter.name());
@@ -65,7 +63,6 @@ impl Live {
             }
             packet::pulse::sleep(LOOK);
         }
-        pulse.retire();
     }
 
     /// Exports until the configuration changes.

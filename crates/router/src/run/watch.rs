@@ -24,6 +24,7 @@ const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 /// Waits for the end, showing rates. A thread that failed, if one did, is why it came.
 pub(super) fn watch(arguments: &RunArguments, live: &Arc<Live>, control: &Control) -> Option<Fault> {
     let pulse = live.supervisor.watch("main");
+    pulse.beat();
     let fault = watch_until_end(arguments, live, control, &pulse);
     // What is to come may take its time.
     pulse.retire();

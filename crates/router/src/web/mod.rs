@@ -166,7 +166,6 @@ impl Web {
         });
         let served: Vec<(StdListener, Guard, Router)> = served.collect();
         let (stop, stopped) = oneshot::channel();
-        let pulse = supervisor.watch("web");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             // One is left for what all clients see alike.
@@ -174,13 +173,11 @@ impl Web {
             .thread_name("web-answer")
             .build()
             .context("starting the web server")?;
-        let run = move || {
-            runtime.block_on(serve(served, stopped, &pulse));
-            pulse.retire();
+        let thread = supervisor.spawn("web", move |pulse| {
+            runtime.block_on(serve(served, stopped, pulse));
             // Answers that wait for their client do not hold up the end.
             runtime.shutdown_timeout(Duration::from_millis(100));
-        };
-        let thread = std::thread::Builder::new().name("web".to_owned()).spawn(run)?;
+        })?;
         Ok(Some((Web { stop: Some(stop), thread: Some(thread) }, addresses)))
     }
 }

@@ -73,8 +73,9 @@ fn route4(draw: &mut Draw<'_>) -> String {
     let tos = draw.maybe(12, |_| "tos 0x10".into());
     let way = match draw.0.below(16) {
         0 => {
-            let kind = draw.of(&["blackhole", "unreachable", "prohibit", "throw"]);
-            return format!("ip route {verb} {kind} {prefix}{metric}{table}{tos}");
+            let kind = draw.of(&["blackhole", "unreachable", "prohibit", "throw", "multicast", "broadcast"]);
+            let way = if kind.ends_with("cast") { format!(" dev {}", draw.port()) } else { String::new() };
+            return format!("ip route {verb} {kind} {prefix}{way}{metric}{table}{tos}");
         }
         1 => format!("nhid {}", draw.number(1, 6)),
         2 => format!("dev {}", draw.port()),

@@ -37,6 +37,8 @@ pub(crate) struct Judge {
     pub(crate) is_unjudged: bool,
     /// Whether there are routes with several paths, of which the two choose by hashes of their own.
     pub(crate) is_multipath: bool,
+    /// Whether there are IPv6 routes that have several paths now: Linux makes some of routes that were added one by one.
+    pub(crate) has_paths6: bool,
     /// Whether a port may be without an IPv4 address.
     pub(crate) lacks_ipv4: bool,
 }
@@ -58,7 +60,7 @@ impl Judge {
         linux == ours
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
-            || (self.is_multipath && linux.len() == ours.len())
+            || ((self.is_multipath || self.has_paths6 && packet[0] >> 4 == 6) && linux.len() == ours.len())
             // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
             || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))
     }

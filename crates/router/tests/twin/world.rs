@@ -127,6 +127,11 @@ impl World {
         command.args(words).output().unwrap().status.success()
     }
 
+    /// Whether Linux has an IPv6 route with several paths.
+    pub(crate) fn has_paths6(&self) -> bool {
+        self.r.run("ip -6 route show table all").unwrap().contains("nexthop via")
+    }
+
     /// Starts what routes here. Returns what the router printed if it refuses to start.
     pub(crate) fn start(&mut self, routing: Routing<'_>, filters: bool) -> Result<(), String> {
         let Routing::Brickway(driver) = routing else {

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -195,10 +195,8 @@ impl LinuxIpsec {
             ends: AtomicBool::new(false),
             wake_main: Mutex::default(),
         });
-        let pulse = supervisor.watch("ipsec");
         let copy = common.clone();
-        let thread = std::thread::Builder::new().name("ipsec".to_owned());
-        let thread = thread.spawn(move || work(&copy, kernel, pulse))?;
+        let thread = supervisor.spawn("ipsec", move |pulse| work(&copy, kernel, pulse))?;
         let make = || Ok::<_, std::convert::Infallible>(Self { common, thread: Mutex::new(Some(thread)) });
         let Ok(made) = shared.get_or_make(Self::KEY, make);
         Ok(made)
@@ -229,8 +227,8 @@ impl Follower for LinuxIpsec {
         Activation::take(&self.common.shared).has_started();
         let state = self.state();
         let is_unknown = |state: &mut State| !state.is_synchronised && state.fault.is_none();
-        let waited = self.common.synchronised.wait_timeout_while(state, LONGEST_DUMP, is_unknown);
-        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut state, was_told) =
+            packet::pulse::wait_while(&self.common.synchronised, state, LONGEST_DUMP, is_unknown);
         // Nothing is forwarded by policies that nobody knows.
         state.needs_main |= !state.is_synchronised;
         let late = || {
@@ -239,7 +237,7 @@ impl Follower for LinuxIpsec {
                 "Linux did not tell its policies of IPsec within {seconds} s; nothing is forwarded before"
             )
         };
-        state.fault.clone().or_else(|| waited.timed_out().then(late))
+        state.fault.clone().or_else(|| (!was_told).then(late))
     }
 
     fn set_own_addresses(&self, addresses: &[IpAddr]) {
@@ -631,7 +629,7 @@ fn is_same(known: &Sa, new: &Sa) -> bool {
 }
 
 /// The thread: follows the kernel, reports to it, judges what was caught.
-fn work(common: &Arc<Common>, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
+fn work(common: &Arc<Common>, kernel: Option<(Watch, Requests)>, pulse: &Pulse) {
     let (mut watch, mut requests) = kernel.unzip();
     let mut starting: Option<Receiver<Result<Caught>>> = None;
     let mut caught: Option<Caught> = None;
@@ -729,7 +727,6 @@ fn work(common: &Arc<Common>, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
     if let Some(requests) = &mut requests {
         super::report::report_at_end(&mut common.lock(), requests);
     }
-    pulse.retire();
 }
 
 /// Begins to catch ESP of Linux's own, on a thread that wakes this one with its result. The kernel may have to load modules, which takes
