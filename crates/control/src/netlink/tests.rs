@@ -510,6 +510,11 @@ fn a_route_goes_when_its_lifetime_ends() {
         follower.until("it expires", |follower| follower.route("2001:db8:60::/48").is_none());
         assert!(run("ip", "-6 route show 2001:db8:60::/48").contains("expires"), "Linux has it still");
         is_like_a_fresh_one(&mut follower);
+        ip("-6 route add 2001:db8:61::/48 from 2001:db8:b::/48 via 2001:db8:0::2 expires 1");
+        ip("-6 route add 2001:db8:62::/48 via 2001:db8:0::2 expires 2");
+        follower.until("others come", |follower| follower.route("2001:db8:62::/48").is_some());
+        follower.until("one expires", |follower| follower.route("2001:db8:62::/48").is_none());
+        assert!(follower.route("2001:db8:61::/48").is_some(), "Linux minds one with sources still");
         ip("-6 route replace 2001:db8:60::/48 via 2001:db8:0::2 expires 1000");
         follower.until("it is there again", |follower| follower.route("2001:db8:60::/48").is_some());
         is_like_a_fresh_one(&mut follower);

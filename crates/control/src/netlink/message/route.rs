@@ -165,8 +165,9 @@ pub(super) fn route(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeErro
     let only_linux = only_linux.or(unknown);
     let key = RouteKey { table, prefix, metric, tos, from };
     let route = Route { key, kind, protocol, preferred_source, mtu, preference, only_linux, hops };
-    // An expired route stays in the list until the kernel looks for such, every 30 s, and counts for nothing.
-    let is_gone = is_gone || has_expired;
+    // An expired route stays in the list until the kernel looks for such, every 30 s, and counts for nothing. One with sources does: packets
+    // from others go by a shorter prefix as long as it is there (net/ipv6/ip6_fib.c, `fib6_node_lookup_1`).
+    let is_gone = is_gone || has_expired && from.is_none();
     Ok(if is_gone { Decoded::RouteGone(route) } else { Decoded::Change(Change::Route(route)) })
 }
 

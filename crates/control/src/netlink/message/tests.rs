@@ -261,6 +261,11 @@ fn sources_preferences_and_lifetimes_of_ipv6_routes_are_read() {
         message(24, &IPV6_ROUTE, &[destination, (12, &info)])
     };
     assert!(matches!(decoded(&expires(-1)), Ok(Decoded::RouteGone(_))), "it has expired");
+    of_some[2] = 32;
+    let mut info = [0; 32];
+    info[8..12].copy_from_slice(&(-1i32).to_ne_bytes());
+    let with_sources = message(24, &of_some, &[destination, (12, &info)]);
+    assert!(matches!(decoded(&with_sources), Ok(Decoded::Change(_))), "Linux minds it still");
     let left = |bytes: &[u8]| time_left(&frames(bytes).next().unwrap().unwrap());
     for (ticks, expected) in [(-1, None), (0, None), (250, Some(std::time::Duration::from_millis(2500)))] {
         assert_eq!(left(&expires(ticks)), expected);
