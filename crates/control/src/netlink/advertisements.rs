@@ -21,13 +21,17 @@ const MOST: usize = 64;
 /// The kernel rounds what is left of a lifetime down to 10 ms.
 const AFTER_LIFETIME: Duration = Duration::from_millis(20);
 
+/// An expired route is in the list for up to 30 s. Who adds it anew meanwhile is told that it exists, and gives it a lifetime
+/// without a message (net/ipv6/ip6_fib.c, `fib6_add_rt2node`): how often such are looked for.
+const REVIVAL: Duration = Duration::from_secs(5);
+
 /// Listens on all interfaces of the network namespace of the thread that opened it.
 pub(super) struct Advertisements {
     /// `None` where the kernel has no IPv6, or we lack the right to listen (`CAP_NET_RAW`).
     socket: Option<Socket>,
     /// Whether there are routes of advertisements.
     has_routes: bool,
-    /// When the next lifetime of a route ends.
+    /// When the next lifetime of a route ends, or one that has ended is looked at again.
     next_expiry: Option<Instant>,
 }
 
@@ -49,7 +53,8 @@ impl Advertisements {
     /// Remembers what a message says of an IPv6 route.
     pub(super) fn note(&mut self, frame: &Frame<'_>) {
         self.has_routes |= is_advertised(frame);
-        let expiry = time_left(frame).and_then(|left| Instant::now().checked_add(left + AFTER_LIFETIME));
+        let look_after = |left: Duration| if left.is_zero() { REVIVAL } else { left + AFTER_LIFETIME };
+        let expiry = time_left(frame).and_then(|left| Instant::now().checked_add(look_after(left)));
         self.next_expiry = self.next_expiry.into_iter().chain(expiry).min();
     }
 

@@ -515,6 +515,13 @@ fn a_route_goes_when_its_lifetime_ends() {
         follower.until("others come", |follower| follower.route("2001:db8:62::/48").is_some());
         follower.until("one expires", |follower| follower.route("2001:db8:62::/48").is_none());
         assert!(follower.route("2001:db8:61::/48").is_some(), "Linux minds one with sources still");
+        let again = ["-6", "route", "append", "2001:db8:62::/48", "via", "2001:db8:0::2"];
+        let refused = std::process::Command::new("ip").args(again).output().unwrap();
+        assert!(
+            String::from_utf8_lossy(&refused.stderr).contains("File exists"),
+            "Linux says no, and does it"
+        );
+        follower.until("it is revived", |follower| follower.route("2001:db8:62::/48").is_some());
         ip("-6 route replace 2001:db8:60::/48 via 2001:db8:0::2 expires 1000");
         follower.until("it is there again", |follower| follower.route("2001:db8:60::/48").is_some());
         is_like_a_fresh_one(&mut follower);

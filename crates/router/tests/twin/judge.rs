@@ -39,6 +39,8 @@ pub(crate) struct Judge {
     pub(crate) is_multipath: bool,
     /// Whether there are IPv6 routes that have several paths now: Linux makes some of routes that were added one by one.
     pub(crate) has_paths6: bool,
+    /// Whether eth3 may leave the bridge that is a port.
+    pub(crate) member_leaves: bool,
     /// Whether a port may be without an IPv4 address.
     pub(crate) lacks_ipv4: bool,
 }
@@ -54,19 +56,29 @@ impl Judge {
     pub(crate) fn agrees(&self, probe: &Probe, linux: &Outcome, ours: &Outcome) -> bool {
         if self.filters && probe.is_denied {
             // Linux's filter stands behind the errors about packets that it would have denied.
-            return !ours.iter().any(|(_, frame)| is_forwarded(probe, frame));
+            return !self.is_leak(probe, ours);
         }
         let packet = &probe.frame[probes::ip_at(&probe.frame)..];
         linux == ours
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
+            // Its bridge has not learned from those: it floods what another one knows the way of.
+            || (self.filters && self.is_unjudged && linux.iter().all(|frame| ours.contains(frame)))
             || ((self.is_multipath || self.has_paths6 && packet[0] >> 4 == 6) && linux.len() == ours.len())
             // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
             || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))
     }
 
+    /// Whether a probe surely comes in by a port or by what is below one: only that is the filter's to judge.
+    fn is_of_port(&self, probe: &Probe) -> bool {
+        !(self.member_leaves && probe.link == 2)
+    }
+
     /// Returns whether a denied packet passed, which it must not at any moment.
     pub(crate) fn is_leak(&self, probe: &Probe, ours: &Outcome) -> bool {
-        self.filters && probe.is_denied && ours.iter().any(|(_, frame)| is_forwarded(probe, frame))
+        self.filters
+            && probe.is_denied
+            && self.is_of_port(probe)
+            && ours.iter().any(|(_, frame)| is_forwarded(probe, frame))
     }
 }

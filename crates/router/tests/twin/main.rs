@@ -80,6 +80,8 @@ impl Scenario {
             is_unjudged: self.kind.is_unjudged || any(&|change| change.contains("eth3 master br0")),
             is_multipath: any(&is_multipath),
             has_paths6: false,
+            member_leaves: !self.kind.ports.contains(&"eth3")
+                && any(&|change| change.contains("eth3 nomaster") || change.contains("link del br0")),
             lacks_ipv4: any(&|change| change.contains("-4 addr flush")),
         }
     }

@@ -182,7 +182,7 @@ fn lifetime(cache_info: &Attribute<'_>) -> Result<i32, DecodeError> {
     bytes.map(i32::from_ne_bytes).ok_or(DecodeError::AttributeLength)
 }
 
-/// How long the IPv6 route of a message still counts, if not for ever. Linux does not report when it ends.
+/// How long the IPv6 route of a message still counts, if not for ever; nothing if it has expired. Linux does not report when it ends.
 pub(in crate::netlink) fn time_left(frame: &Frame<'_>) -> Option<Duration> {
     let (header, rest) = split_header::<12>(frame.payload).ok()?;
     if frame.kind != NEW_ROUTE || header[0] != FAMILY_IPV6 {
@@ -190,8 +190,8 @@ pub(in crate::netlink) fn time_left(frame: &Frame<'_>) -> Option<Duration> {
     }
     let cache_info =
         attributes(rest).map_while(Result::ok).find(|attribute| attribute.kind == RTA_CACHEINFO)?;
-    let left = u64::try_from(lifetime(&cache_info).ok()?).ok().filter(|&left| left != 0)?;
-    Some(Duration::from_millis(left * 10))
+    let left = lifetime(&cache_info).ok().filter(|&left| left != 0)?;
+    Some(Duration::from_millis(10 * u64::try_from(left).unwrap_or(0)))
 }
 
 /// Whether a message is of an IPv6 route that comes from a router advertisement (`RTPROT_RA`).

@@ -267,8 +267,8 @@ fn sources_preferences_and_lifetimes_of_ipv6_routes_are_read() {
     let with_sources = message(24, &of_some, &[destination, (12, &info)]);
     assert!(matches!(decoded(&with_sources), Ok(Decoded::Change(_))), "Linux minds it still");
     let left = |bytes: &[u8]| time_left(&frames(bytes).next().unwrap().unwrap());
-    for (ticks, expected) in [(-1, None), (0, None), (250, Some(std::time::Duration::from_millis(2500)))] {
-        assert_eq!(left(&expires(ticks)), expected);
+    for (ticks, expected) in [(-1, Some(0)), (0, None), (250, Some(2500))] {
+        assert_eq!(left(&expires(ticks)), expected.map(std::time::Duration::from_millis));
     }
     assert_eq!(left(&message(24, &IPV4_ROUTE, &[])), None);
     let frame = expires(0);
