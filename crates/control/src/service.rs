@@ -328,6 +328,11 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: &Pulse) {
         }
         if Instant::now() >= next_look {
             next_look = Instant::now() + NEIGHBOUR_PERIOD;
+            if state.mirror.has_room_again() {
+                // Without it the kernel tries again by itself.
+                let _ = state.kernel.as_mut().map(Kernel::request_resync);
+                state.mirror.publish();
+            }
             state.ask_neighbours_again();
         }
         if gathering_since.is_none() && state.is_synchronised() {

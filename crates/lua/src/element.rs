@@ -515,33 +515,35 @@ impl LuaElement {
 /// What of Linux a router follows.
 #[derive(Clone, Copy)]
 enum FollowedHere {
-    /// The host's IPv4 addresses.
-    Own4,
+    /// The host's IPv4 addresses, from which nobody else sends to a port.
+    Own4(usize),
     /// The MTU of a port, for IPv4 or IPv6.
     Mtu(usize, usize),
 }
 
 impl LuaElement {
-    /// What the handler of this name follows, of a router: `own`, `mtu4_1`, `mtu6_1`, `mtu4_2` ...
+    /// What the handler of this name follows, of a router: `own_1`, `mtu4_1`, `mtu6_1`, `mtu4_2` ...
     fn followed(&self, name: &str) -> Option<FollowedHere> {
         if self.origin.ports.is_empty() {
             return None;
         }
-        let (family, number) = match name {
-            "own" => return Some(FollowedHere::Own4),
-            _ => match (name.strip_prefix("mtu4_"), name.strip_prefix("mtu6_")) {
-                (Some(number), _) => (0, number),
-                (_, number) => (1, number?),
-            },
-        };
+        let (what, number) = name.split_once('_')?;
         let port = number.parse::<usize>().ok()?.checked_sub(1)?;
-        (port < self.origin.ports.len()).then_some(FollowedHere::Mtu(port, family))
+        let followed = match what {
+            "own" => FollowedHere::Own4(port),
+            "mtu4" => FollowedHere::Mtu(port, 0),
+            "mtu6" => FollowedHere::Mtu(port, 1),
+            _ => return None,
+        };
+        (port < self.origin.ports.len()).then_some(followed)
     }
 
     fn read_followed(&self, followed: FollowedHere) -> String {
         let mut stage = self.script.stage();
         match (&mut stage.steps, followed) {
-            (Some(steps), FollowedHere::Own4) => steps.own4().own_text(),
+            (Some(steps), FollowedHere::Own4(port)) => {
+                steps.own4(port).map_or_else(String::new, |own| own.own_text())
+            }
             (Some(steps), FollowedHere::Mtu(port, family)) => steps.mtus[port][family].to_string(),
             (None, _) => String::new(),
         }
@@ -551,7 +553,7 @@ impl LuaElement {
         let mut stage = self.script.stage();
         let Some(steps) = &mut stage.steps else { return Ok(()) };
         match followed {
-            FollowedHere::Own4 => steps.own4().set_own(value),
+            FollowedHere::Own4(port) => steps.own4(port).map_or(Ok(()), |own| own.set_own(value)),
             FollowedHere::Mtu(port, family) => {
                 steps.mtus[port][family] = u32::from_value(value)?;
                 Ok(())

@@ -405,7 +405,7 @@ impl Script {
         std::mem::swap(&mut stage.batch, batch);
         self.shared().show(input, &mut stage.batch);
         if let Some(steps) = &mut stage.steps {
-            steps.begin();
+            steps.begin(input);
         }
         drop(stage);
         let Self { calls, state, main_loop, .. } = self;

@@ -1,12 +1,15 @@
 //! What the mirror has counted, and the last of what it could not do as a source wanted.
 
 use super::Mirror;
-use fib::{EditError, MAIN, NextHopError};
+use fib::{EditError, MAIN, NextHopError, NextHopIndex};
 use ipnet::IpNet;
 use std::collections::VecDeque;
 
 /// How many problems are remembered.
 pub(super) const MOST_PROBLEMS: usize = 64;
+
+/// So many numbers have to be free before routes that found none are tried again.
+const ROOM: usize = 1_024;
 
 /// What has been counted, and what could not be done.
 #[derive(Debug, Default)]
@@ -14,6 +17,8 @@ pub(super) struct Counters {
     pub(super) counts: [u64; COUNTS.len()],
     /// The newest last.
     problems: VecDeque<Problem>,
+    /// Whether there was no number for a next hop, since [`Mirror::has_room_again`] said that there is room.
+    lacks_numbers: bool,
     /// When one was logged last, in microseconds since 1970.
     pub(super) reported_us: u64,
 }
@@ -96,11 +101,14 @@ impl Mirror {
     }
 
     pub(super) fn note(&mut self, route: Option<(u32, IpNet)>, reason: String) {
+        let problem = Problem { route, reason };
+        self.report_problem(&problem);
+        if self.counters.problems.contains(&problem) {
+            return;
+        }
         if self.counters.problems.len() == MOST_PROBLEMS {
             self.counters.problems.pop_front();
         }
-        let problem = Problem { route, reason };
-        self.report_problem(&problem);
         self.counters.problems.push_back(problem);
     }
 
@@ -111,6 +119,20 @@ impl Mirror {
 
     pub(super) fn note_next_hop_error(&mut self, error: NextHopError) {
         self.count(Count::NextHopsRefused);
+        self.counters.lacks_numbers |= error == NextHopError::Exhausted;
         self.note(None, error.to_string());
+    }
+
+    /// Whether routes found no number for their next hop, and there is room now: then all is to be told again.
+    pub(crate) fn has_room_again(&mut self) -> bool {
+        let room = NextHopIndex::MAX.get() as usize - self.fib.next_hops().len();
+        if !self.counters.lacks_numbers || room < ROOM {
+            return false;
+        }
+        self.counters.lacks_numbers = false;
+        let exhausted = NextHopError::Exhausted.to_string();
+        self.counters.problems.retain(|problem| problem.reason != exhausted);
+        self.refresh_faces();
+        true
     }
 }

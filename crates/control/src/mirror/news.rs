@@ -181,6 +181,8 @@ mod tests {
     fn logged(act: impl FnOnce(&mut Mirror)) -> Vec<String> {
         let lines = Arc::<Mutex<Vec<String>>>::default();
         tracing::subscriber::with_default(Listener(lines.clone()), || {
+            // Another test may have asked whether somebody listens, before somebody did.
+            tracing::callsite::rebuild_interest_cache();
             let mut mirror = Mirror::new([("eth1".to_owned(), 0)]).unwrap();
             mirror.dump_begins(KERNEL, Part::Links);
             link(&mut mirror, 1, true, true);

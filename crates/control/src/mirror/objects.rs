@@ -171,6 +171,14 @@ impl Mirror {
         }
     }
 
+    /// Brings the members of all faces in line with their objects.
+    pub(super) fn refresh_faces(&mut self) {
+        for key in self.objects.known.keys().copied().collect::<Vec<_>>() {
+            packet::pulse::beat();
+            IpVersion::ALL.into_iter().for_each(|version| self.refresh_face(key, version));
+        }
+    }
+
     /// Brings the members of a face in line with its object.
     fn refresh_face(&mut self, key: ObjectKey, version: IpVersion) {
         let face = |mirror: &Mirror| {

@@ -1,6 +1,5 @@
 //! The mirror, rule by rule. What random changes do is in `model_tests.rs`.
 
-use super::counters::MOST_PROBLEMS;
 use super::hops::PUNT;
 use super::*;
 use crate::change::{Hops, *};
@@ -827,6 +826,9 @@ fn ports_in_a_vrf_are_routed_by_its_table() {
 #[test]
 fn more_next_hops_than_there_are_numbers_are_punted_and_said() {
     let mut mirror = router();
+    let object = |kind| Change::Object(Object { id: 7, kind });
+    mirror.apply(KERNEL, object(ObjectKind::Blackhole));
+    mirror.tell(route(key(MAIN, "12.0.0.0/8", 0), RouteKind::Unicast, Hops::Object(7)));
     for number in 0..33_000u32 {
         let gateway = IpAddr::from([10, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
         let prefix = IpAddr::from([11, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
@@ -837,11 +839,20 @@ fn more_next_hops_than_there_are_numbers_are_punted_and_said() {
     assert_eq!(mirror.main("11.0.128.200"), NextHop::Punt);
     assert!(mirror.counted(Count::NextHopsRefused) > 200);
     assert!(mirror.problems().last().unwrap().to_string().contains("next-hop numbers are in use"));
-    assert_eq!(mirror.problems().count(), MOST_PROBLEMS);
+    assert_eq!(mirror.problems().count(), 1);
+    // An object that has a number finds none for its path.
+    mirror.apply(KERNEL, object(ObjectKind::Path(path("10.9.0.1", 1))));
+    mirror.apply(KERNEL, neighbour("10.9.0.1", 1, 4));
+    assert_eq!(mirror.main("12.0.0.1"), NextHop::Punt);
+    assert!(!mirror.has_room_again());
     // With room again, a route that is told again gets its own.
-    for number in 0..100u32 {
-        mirror.apply(KERNEL, Change::RouteGone(key(MAIN, &format!("11.0.0.{number}/32"), 0)));
+    for number in 0..1_100u32 {
+        let [_, _, high, low] = number.to_be_bytes();
+        mirror.apply(KERNEL, Change::RouteGone(key(MAIN, &format!("11.0.{high}.{low}/32"), 0)));
     }
+    assert!(mirror.has_room_again() && !mirror.has_room_again());
+    assert_eq!(mirror.problems().count(), 0);
+    assert_eq!(mirror.main("12.0.0.1"), forward(0, 4, IPV4), "that of an object does so at once");
     mirror.tell(via("11.0.128.200/32", "10.0.128.200", 1));
     assert_eq!(mirror.main("11.0.128.200"), forward(0, 3, IPV4));
     mirror.forget(KERNEL);

@@ -21,7 +21,7 @@ const MOST: usize = 64;
 /// The kernel rounds what is left of a lifetime down to 10 ms.
 const AFTER_LIFETIME: Duration = Duration::from_millis(20);
 
-/// An expired route is in the list for up to 30 s. Who adds it anew meanwhile is told that it exists, and gives it a lifetime
+/// An expired route is in the list for up to 30 s. Who adds it anew meanwhile gets the error EEXIST, and has given it a lifetime
 /// without a message (net/ipv6/ip6_fib.c, `fib6_add_rt2node`): how often such are looked for.
 const REVIVAL: Duration = Duration::from_secs(5);
 

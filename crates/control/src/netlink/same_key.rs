@@ -163,7 +163,7 @@ impl SameKey {
 
     /// `RTM_NEWROUTE` with these flags.
     pub(super) fn added(&mut self, flags: u16, route: Route) -> Outcome {
-        let has_others = self.keys.get(&route.key).is_some_and(|several| !several.behind.is_empty());
+        let has_others = self.keys.get(&route.key).is_some_and(Several::has_others);
         if is_ipv6(&route) {
             let joined = flags & (NLM_F_REPLACE | NLM_F_EXCL) == 0;
             // The message of an appended path has the attributes of that one, and not those of the first.
@@ -203,10 +203,7 @@ impl SameKey {
             }
             None => true,
         });
-        let has_hidden = |several: &Several| {
-            several.first.as_ref().is_some_and(|first| first.only_linux == Some(OnlyLinux::Choice))
-        };
-        let was_hiding = self.keys.get(&route.key).is_some_and(has_hidden);
+        let was_hiding = self.keys.get(&route.key).is_some_and(Several::hides);
         let outcome = self.remove(route);
         Outcome { needs_dump: outcome.needs_dump || is_uncertain || was_hiding, ..outcome }
     }
@@ -266,6 +263,16 @@ impl Several {
     /// Whether there is nothing to remember: one route at most, with one path.
     fn is_plain(&self) -> bool {
         self.behind.is_empty() && self.first.as_ref().is_none_or(|first| paths(first).len() < 2)
+    }
+
+    /// Whether there are routes that no dump tells.
+    fn hides(&self) -> bool {
+        self.first.as_ref().is_some_and(|first| first.only_linux == Some(OnlyLinux::Choice))
+    }
+
+    /// Whether there are routes behind the first.
+    fn has_others(&self) -> bool {
+        !self.behind.is_empty() || self.hides()
     }
 
     /// The one that Linux takes, of IPv6 routes (`find_rr_leaf` where `all.forwarding` is set): the first of those

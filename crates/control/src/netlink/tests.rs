@@ -311,7 +311,11 @@ fn a_route_that_no_dump_tells_makes_those_beside_it_linuxs() {
         follower.until("one hidden while it runs", |follower| {
             only_linux(follower, "2001:db8:40::/48") == Some(OnlyLinux::Choice)
         });
-        ip("-6 route del 2001:db8:40::/48 via 2001:db8:1::2");
+        // What takes the place of the paths leaves the hidden one where it is.
+        ip("-6 route change 2001:db8:40::/48 via 2001:db8:0::9");
+        follower.until("the hidden one", |follower| {
+            only_linux(follower, "2001:db8:40::/48") == Some(OnlyLinux::Choice)
+        });
         follower.settle();
         is_like_a_fresh_one(&mut follower);
     });

@@ -34,6 +34,9 @@
 //! for each port C<off>, C<host>, C<loose> or C<strict>, as Linux's C<rp_filter> and its routes to
 //! itself have it (see CheckReversePath); it has no PORT. Without TARGETs, IPv4 from ports where it is not off is left to Linux.
 //!
+//! =item checked
+//! 1 if Linux checks the IPv4 sources of packets that come in by the port, or 0: what checks them need not see others.
+//!
 //! =item own4
 //! the IPv4 addresses of the host in the port's VRF, with the broadcast addresses of their networks.
 //!
@@ -87,6 +90,8 @@ pub enum Followed {
     Forwarding,
     /// Which IPv4 sources Linux believes, of each port.
     RpFilter,
+    /// Whether Linux checks IPv4 sources of the port: 0 or 1.
+    Checked,
     /// The host's IPv4 addresses in the port's VRF.
     Own4,
     /// An IPv4 address of each port, that of this port first.
@@ -100,7 +105,7 @@ pub enum Followed {
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 12] = [
+const WORDS: [(&str, Followed); 13] = [
     ("ether", Followed::Ether),
     ("stations", Followed::Stations),
     ("mtu", Followed::Mtu),
@@ -108,6 +113,7 @@ const WORDS: [(&str, Followed); 12] = [
     ("mtu6", Followed::Mtu6),
     ("forwarding", Followed::Forwarding),
     ("rp_filter", Followed::RpFilter),
+    ("checked", Followed::Checked),
     ("own4", Followed::Own4),
     ("first4", Followed::First4),
     ("errors4", Followed::Errors4),

@@ -96,7 +96,10 @@ pub struct ForwardingSteps {
 
 /// Those of a family.
 struct Steps<A: StepFamily> {
-    check: A::Check,
+    /// Of each port.
+    checks: Vec<A::Check>,
+    /// That of the port of the batch.
+    input: usize,
     /// Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -122,20 +125,22 @@ impl ForwardingSteps {
     pub fn from_setup(setup: &mut Setup<'_>, ports: &[String]) -> Result<Self, ConfigError> {
         let tables = ForwardingTables::of_ports(setup, ports)?;
         Ok(Self {
-            ipv4: Steps::new(setup, &tables),
-            ipv6: Steps::new(setup, &tables),
+            ipv4: Steps::new(setup, &tables, ports.len()),
+            ipv6: Steps::new(setup, &tables, ports.len()),
             mtus: vec![[u32::MAX; 2]; ports.len()],
         })
     }
 
-    /// The router's IPv4 addresses, from which nobody else sends (RFC 1812, 5.3.7).
-    pub fn own4(&mut self) -> &mut CheckIPHeader {
-        &mut self.ipv4.check
+    /// What has the router's IPv4 addresses, from which nobody else sends (RFC 1812, 5.3.7) to this port.
+    /// `None` where there is no such port.
+    pub fn own4(&mut self, port: usize) -> Option<&mut CheckIPHeader> {
+        self.ipv4.checks.get_mut(port)
     }
 
-    /// Begins another batch.
+    /// Begins another batch, which came in by this port.
     #[inline]
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, port: usize) {
+        (self.ipv4.input, self.ipv6.input) = (port, port);
         (self.ipv4.checked, self.ipv4.routed) = (Mask::NONE, Mask::NONE);
         (self.ipv6.checked, self.ipv6.routed) = (Mask::NONE, Mask::NONE);
     }
@@ -216,9 +221,10 @@ impl ForwardingSteps {
 }
 
 impl<A: StepFamily> Steps<A> {
-    fn new(setup: &Setup<'_>, tables: &ForwardingTables) -> Self {
+    fn new(setup: &Setup<'_>, tables: &ForwardingTables, ports: usize) -> Self {
         Self {
-            check: A::checking(setup.name()),
+            checks: (0..ports).map(|_| A::checking(setup.name())).collect(),
+            input: 0,
             policy: tables.policies.register(),
             reader: tables.readers.register(),
             hash: PathHash { key: setup.flow_key(), policies: tables.paths.clone() },
@@ -237,15 +243,16 @@ impl<A: StepFamily> Steps<A> {
         mask: Mask,
         mut refuse: impl FnMut(usize, &'static str),
     ) -> Mask {
+        let Some(check) = self.checks.get(self.input) else { return Mask::NONE };
         let good = mask.retain(packets, |number, packet| {
             if packet.data().get(HEADER_LEN - 2..HEADER_LEN) != Some(&A::ETHERTYPE) {
                 return false;
             }
             packet.set_link_header(0);
-            if A::check_plain(&self.check, packet) {
+            if A::check_plain(check, packet) {
                 return true;
             }
-            match A::check(&self.check, packet) {
+            match A::check(check, packet) {
                 Ok(()) => packet.strip(HEADER_LEN),
                 Err(reason) => {
                     refuse(number, reason);

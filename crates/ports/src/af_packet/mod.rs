@@ -27,6 +27,7 @@ mod tx;
 use packet::sync::lock;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -78,10 +79,12 @@ pub(crate) struct Claim {
     told: Mutex<String>,
     /// The group of the receive sockets, with the index of the interface that it is on.
     fanout: Mutex<Option<(i32, u16)>>,
-    /// While this socket is there the interface with this index is promiscuous.
-    promiscuous: Mutex<Option<(i32, OwnedFd)>>,
+    /// While this socket is there the interface is promiscuous.
+    promiscuous: Mutex<Option<OwnedFd>>,
     /// How the link was when a queue looked last.
     link: Mutex<Link>,
+    /// How often the port went on with another interface, or with one that had been away.
+    returns: AtomicU32,
 }
 
 /// A link, as it was reported last.
@@ -118,6 +121,7 @@ impl Claim {
             fanout: Mutex::default(),
             promiscuous: Mutex::default(),
             link: Mutex::default(),
+            returns: AtomicU32::default(),
         };
         claim.hold()?;
         if let Some(problem) = claim.absence() {
@@ -149,6 +153,7 @@ impl Claim {
 
     /// Reports that the port goes on.
     pub(crate) fn tell_back(&self) {
+        self.returns.fetch_add(1, Ordering::Relaxed);
         let was_down = *lock(&self.told) == DOWN;
         self.tell(if was_down { "the interface is up" } else { "the interface is back" }.to_owned());
     }
@@ -213,17 +218,14 @@ impl Claim {
         let index = self.interface.index()?;
         let socket = socket::open().map_err(failed)?;
         socket::make_promiscuous(&socket, index).map_err(failed)?;
-        *lock(&self.promiscuous) = Some((index, socket));
+        *lock(&self.promiscuous) = Some(socket);
         Ok(())
     }
 
-    /// Makes an interface that came back promiscuous if the old one was.
+    /// Makes an interface that came back promiscuous if the old one was. One that was away has forgotten it.
     pub(crate) fn keep_promiscuous(&self) -> Result<(), PortError> {
-        let old = lock(&self.promiscuous).as_ref().map(|&(index, _)| index);
-        match old {
-            Some(old) if self.interface.index()? != old => self.make_promiscuous(),
-            _ => Ok(()),
-        }
+        let was_promiscuous = lock(&self.promiscuous).is_some();
+        if was_promiscuous { self.make_promiscuous() } else { Ok(()) }
     }
 }
 

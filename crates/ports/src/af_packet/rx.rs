@@ -42,9 +42,11 @@ pub(super) struct AfPacketRx {
     plan: Plan,
     next_look: Instant,
     gone: bool,
-    /// Whether the interface was not there at a look, so that the socket is on none: it may come back under the same number
-    /// from another namespace.
+    /// Whether the interface was away, so that the socket is on none: it may come back under the same number from another
+    /// namespace.
     lost: bool,
+    /// How often the screen was off an interface that was away.
+    times_off: u64,
     warned: AtomicBool,
     stats: QueueStats,
     /// What the kernel counted and forgot when asked, and links lost, noticed in `wait_fd`.
@@ -76,6 +78,7 @@ impl AfPacketRx {
             next_look: Instant::now(),
             gone: !is_up,
             lost: !is_up,
+            times_off: 0,
             warned: AtomicBool::new(false),
             stats: QueueStats::default(),
             kernel_drops: Cell::new(0),
@@ -106,12 +109,13 @@ impl AfPacketRx {
         self.next_look = now + LOOK_EVERY;
         self.claim.look_at_link();
         let index = self.claim.interface.index();
-        self.lost |= index.is_err();
-        self.gone = self.lost || index.as_ref().is_ok_and(|index| *index != self.index);
-        if index.is_err() && let Some(screen) = &self.screen {
-            // It may be in another namespace, with our program still on it.
-            screen.detach();
+        let is_lost = index.is_err() || !socket::is_on(&self.socket, self.index);
+        if is_lost && !self.lost && let Some(screen) = &self.screen {
+            // It may be in another namespace, with our program still on it, or be back from there without it.
+            screen.detach(&mut self.times_off);
         }
+        self.lost |= is_lost;
+        self.gone = self.lost || index.as_ref().is_ok_and(|index| *index != self.index);
         let old = (!self.lost).then_some(self.index);
         if !self.gone || !self.claim.is_anew(old) {
             return;

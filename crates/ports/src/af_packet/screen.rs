@@ -35,6 +35,8 @@ pub(super) struct Screen {
 
 struct Programs {
     attached: Option<Attached>,
+    /// How often it was taken off an interface that was away.
+    times_off: u64,
     local: LocalAddresses,
     vlans: Vlans,
     stations: Stations,
@@ -63,7 +65,7 @@ impl Screen {
         verify(|| filter.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(Self {
             port: port.to_owned(),
-            programs: Mutex::new(Programs { attached: None, local, vlans, stations, longest, object }),
+            programs: Mutex::new(Programs { attached: None, times_off: 0, local, vlans, stations, longest, object }),
             counters,
         })
     }
@@ -96,9 +98,14 @@ impl Screen {
         Ok(())
     }
 
-    /// Takes the program off its interface.
-    pub(super) fn detach(&self) {
-        lock(&self.programs).attached = None;
+    /// Takes the program off its interface, which is or was away, for the first of the queues that see it: each knows of `seen` times.
+    pub(super) fn detach(&self, seen: &mut u64) {
+        let programs = &mut *lock(&self.programs);
+        if programs.times_off == *seen {
+            programs.attached = None;
+            programs.times_off += 1;
+        }
+        *seen = programs.times_off;
     }
 
     #[cfg(test)]

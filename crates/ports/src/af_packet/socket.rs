@@ -29,6 +29,18 @@ pub(super) fn bind(socket: &OwnedFd, index: i32, receive: bool) -> io::Result<()
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether it is on this interface. One that has left the network namespace, or is gone, took all sockets off, for ever.
+pub(super) fn is_on(socket: &OwnedFd, index: i32) -> bool {
+    #[allow(unsafe_code, reason = "a struct of the C interface")]
+    // SAFETY: a `sockaddr_ll` is numbers, for which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    #[allow(unsafe_code, reason = "asking for a link address")]
+    // SAFETY: address and length live for the call, and the length is its own.
+    let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) };
+    result == 0 && address.sll_ifindex == index
+}
+
 /// Marks the types that packet socket options take: plain C numbers without padding.
 pub(super) trait OptionValue: Copy {}
 impl OptionValue for libc::c_int {}

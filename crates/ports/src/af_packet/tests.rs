@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType};
+use testbed::Namespace;
 
 use crate::testing::{
     OtherProcess, batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, send, soon,
@@ -474,5 +475,43 @@ fn an_interface_may_vanish_and_come_back() {
             pool.free(&mut received);
         }
         assert_eq!(pool.stats().free, 512);
+    });
+}
+
+/// The sockets and the program are off it then, though neither its name nor its number is another one.
+#[test]
+fn an_interface_that_was_away_for_a_moment_is_back() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let elsewhere = Namespace::new(Namespace::unique_name("elsewhere")).unwrap();
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let two = OpenOptions { rx_queues: 2, tx_queues: 1, warn: |_| {} };
+        let mut left = crate::open("left?promiscuous", &two).unwrap();
+        let mut tx = left.take_tx(0).unwrap();
+        let mut queues = [left.take_rx(0).unwrap(), left.take_rx(1).unwrap()];
+        let mut pool = pool(512);
+        let mut right = open("right");
+        let (mut far_tx, mut far_rx) = (right.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let index = crate::testing::command("ip", "-o link show dev left");
+        for _ in 0..2 {
+            ip(&format!("link set left netns {}", elsewhere.name()));
+            elsewhere.ip(&format!("link set left netns {thread}")).unwrap();
+            ip("link set left up");
+            let now = crate::testing::command("ip", "-o link show dev left");
+            assert_eq!(now.split(':').next(), index.split(':').next(), "its number");
+            let mut received = Batch::new();
+            soon("what comes in", || {
+                send(&mut *far_tx, &mut pool, &frames(30, 60));
+                queues.iter_mut().for_each(|queue| _ = queue.receive(&mut pool, &mut received, 32));
+                let came = !received.is_empty();
+                pool.free(&mut received);
+                came
+            });
+            assert!(crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1"));
+            // The first that goes out is not lost.
+            send(&mut *tx, &mut pool, &frames(30, 60));
+            let numbered = receive_numbered(&mut *far_rx, &mut pool, 30);
+            assert_eq!((numbered, tx.stats().count(Event::PortGone)), (frames(30, 60), 0));
+        }
     });
 }

@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use packet::{Batch, Pool};
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::af_packet::ring::Ring;
+use crate::af_packet::socket;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY};
 use crate::{Event, PortError, QueueStats, TxQueue};
 use packet::wire::ethernet::{EtherType, Ethernet};
@@ -41,6 +43,8 @@ pub(super) struct AfPacketTx {
     /// Whether the socket is on no interface any more: it may come back under the same number from another namespace.
     lost: bool,
     next_look: Instant,
+    /// Those of the claim that are known here.
+    returns: u32,
     /// Packets between batch and pool within one call; empty between calls.
     sent: Batch,
     stats: QueueStats,
@@ -49,6 +53,7 @@ pub(super) struct AfPacketTx {
 impl AfPacketTx {
     /// A queue with a ring of `slots` slots.
     pub(super) fn new(claim: Arc<Claim>, slots: usize) -> Result<Self, PortError> {
+        let returns = claim.returns.load(Ordering::Relaxed);
         let builder = Builder::new(&claim, slots)?;
         let ((socket, ring), index, mtu) = (builder.sender()?, builder.index, builder.mtu);
         Ok(Self {
@@ -65,9 +70,21 @@ impl AfPacketTx {
             gone: false,
             lost: false,
             next_look: Instant::now(),
+            returns,
             sent: Batch::new(),
             stats: QueueStats::default(),
         })
+    }
+
+    /// The port has gone on: does this queue send into nothing?
+    #[cold]
+    fn follow(&mut self, returns: u32) {
+        self.returns = returns;
+        self.lost |= !socket::is_on(&self.socket, self.index);
+        if self.lost || self.claim.interface.index().is_ok_and(|index| index != self.index) {
+            self.gone = true;
+            self.next_look = Instant::now();
+        }
     }
 
     /// The interface is gone: is there another one now?
@@ -226,6 +243,10 @@ struct Settled {
 
 impl TxQueue for AfPacketTx {
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let returns = self.claim.returns.load(Ordering::Relaxed);
+        if returns != self.returns {
+            self.follow(returns);
+        }
         if self.gone {
             self.look();
         }

@@ -320,6 +320,10 @@ impl TxQueue for AfXdpTx {
     }
 
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        // The interface is another one now, or was away.
+        if self.generation != self.shared.generation() {
+            self.close(pool);
+        }
         if self.sender.is_none() {
             self.look(pool);
         }
@@ -339,7 +343,7 @@ impl TxQueue for AfXdpTx {
         let room = sender.half.transmit.room() / sender.most_parts;
         let taken = batch.move_front(&mut self.passing, room);
         sender.put(pool, &mut self.passing, interface, &mut self.stats);
-        if !sender.kick(interface, &mut self.stats) || self.generation != self.shared.generation() {
+        if !sender.kick(interface, &mut self.stats) {
             self.close(pool);
         }
         taken

@@ -397,6 +397,10 @@ impl Follow for Following {
         if let Some(rp_filters) = rp_filters.filter(|rp_filters| self.rp_filters != *rp_filters) {
             let words = source_modes(rp_filters.iter().copied());
             problems.extend(self.write(router, Followed::RpFilter, "", &words));
+            for (port, &rp_filter) in self.ports.iter().zip(&rp_filters) {
+                let is_checked = if rp_filter == 0 { "0" } else { "1" };
+                problems.extend(self.write(router, Followed::Checked, &port.name, is_checked));
+            }
             self.rp_filters = rp_filters;
         }
         let mut has_changed = has_moved;

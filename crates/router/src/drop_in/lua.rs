@@ -5,7 +5,7 @@ use elements::devices::follow_linux::Followed;
 use graph::lang::{name_argument, name_arguments, quote};
 
 use super::backstop::PERMITTED;
-use super::configuration::{HOST, PlannedPort, from_host, marking, to_host};
+use super::configuration::{HOST, PlannedPort, marking, to_host};
 use super::plan::{Part, Plan};
 use super::sysctls::source_modes;
 use crate::settings::Host;
@@ -53,11 +53,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         format_args!("LuaRouter({names}, MTU \"{mtus}\",\n    FILE {file}, ARGS {args}{errors})"),
     );
     plan.text(HOST);
-    plan.follow_alone(Followed::RpFilter, "");
-    let checks_sources = ports.iter().any(|port| port.rp_filter != 0);
-    if checks_sources {
-        source_check(&mut plan, ports, &names);
-    }
+    source_check(&mut plan, ports, &names);
     for (index, port) in ports.iter().enumerate() {
         let PlannedPort { name, mac, .. } = port;
         let (paint, word) = (index + 1, name_argument(name));
@@ -72,22 +68,21 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         if port.host == Host::Interface {
             plan.follow_alone(Followed::Forwarding, name);
         }
-        plan.follow(Followed::Own4, name, &main, "own");
-        let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
+        plan.follow(Followed::Own4, name, &main, &format!("own_{paint}"));
+        let is_checked = i32::from(port.rp_filter != 0);
+        let gate = plan.element(format_args!("gate{paint}"), format_args!("Switch({is_checked})"));
+        plan.follow(Followed::Checked, name, &gate, "switch");
         plan.line(format_args!(
             "FromDevice({word}) -> {filter} -> tag{paint} :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);"
         ));
         plan.line(format_args!("tag{paint}[0] -> VLANDecap(false) -> tag{paint};"));
         plan.line(format_args!("tag{paint}[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> tag{paint};"));
-        plan.line(format_args!("tag{paint}[2] -> Paint({paint}) -> {to};"));
+        plan.line(format_args!("tag{paint}[2] -> Paint({paint}) -> {gate};"));
+        plan.line(format_args!("{gate}[0] -> [{index}] {main};  {gate}[1] -> sources;"));
         plan.line(format_args!("out{paint} :: ToDevice({word});"));
-        if checks_sources {
-            plan.line(format_args!("believed[{paint}] -> [{index}] {main};"));
-            let (host, from) = to_host(&mut plan, paint, port);
-            plan.line(format_args!("unseen[{paint}] -> {host};  {from} -> out{paint};"));
-        } else {
-            plan.line(format_args!("{} -> out{paint};", from_host(port)));
-        }
+        plan.line(format_args!("believed[{paint}] -> [{index}] {main};"));
+        let (host, from) = to_host(&mut plan, paint, port);
+        plan.line(format_args!("unseen[{paint}] -> {host};  {from} -> out{paint};"));
         plan.line(format_args!("{main}[{index}] -> out{paint};"));
         plan.line(format_args!("as_it_came[{paint}] -> {};", marking(port, PERMITTED)));
     }
@@ -96,7 +91,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
     Ok(plan.finish())
 }
 
-/// Checks the sources of IPv4 before the script, as Linux's rp_filter says of the ports.
+/// Checks the sources of IPv4 before the script, as Linux's rp_filter says of the ports. What Linux has off it may switch on later.
 fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
     let modes = source_modes(ports.iter().map(|port| port.rp_filter));
     plan.comment("Linux's rp_filter, for IPv4.");

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use control::mirror::{Mirror, PortReport};
+use control::mirror::Mirror;
 use control::switches::{self, NOT_OF_HOST, Switches};
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::lang::FlatConfig;
@@ -17,15 +17,20 @@ pub(super) fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+const BY_LINUX: &str = "is left to Linux";
+const PAST_SCRIPT: &str = "is dropped, as Linux would forward it past the script";
+
 /// What a configuration obeys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Obeyed {
     /// The ports whose packets Linux gets if it does not forward them.
     ports: HashSet<String>,
-    /// Whether sources are those that Linux believes, but nothing checks them.
+    /// Whether sources are those that Linux believes, but nothing of ours checks them.
     leaves_checks: bool,
     /// Whether sources are those that Linux believes.
     follows_checks: bool,
+    /// What becomes of a family of a port that is left, for people.
+    forwards: &'static str,
 }
 
 impl Obeyed {
@@ -37,6 +42,11 @@ impl Obeyed {
             ports: forwarding.map(|follows| follows.port.clone()).collect(),
             leaves_checks: checks.is_some_and(|follows| follows.targets.is_empty()),
             follows_checks: checks.is_some(),
+            forwards: if config.elements.iter().any(|element| element.class == "LuaRouter") {
+                PAST_SCRIPT
+            } else {
+                BY_LINUX
+            },
         }
     }
 
@@ -47,8 +57,8 @@ impl Obeyed {
         let interface = if switches.is_in_vrf { format!("(VRF of {port})") } else { port.to_owned() };
         let ipv4 = if !switches.forwards[0] {
             Some(format!("net.ipv4.conf.{interface}.forwarding is 0"))
-        } else if !matches!(switches.rp_filter, 0 | NOT_OF_HOST) && self.leaves_checks {
-            Some(format!("net.ipv4.conf.{interface}.rp_filter was 0 when the router started"))
+        } else if switches.rp_filter != 0 && self.leaves_checks {
+            Some(format!("Linux checks sources of {interface}, the configuration does not"))
         } else if switches.rp_filter == 1 && switches.is_in_vrf && self.follows_checks {
             Some(format!("net.ipv4.conf.{interface}.rp_filter is 1, so the way back may be by any member"))
         } else if !matches!(switches.rp_filter, 0 | NOT_OF_HOST)
@@ -71,16 +81,9 @@ impl Obeyed {
         let ports = mirror.ports().filter(|_| forwards_ipv4);
         let left = ports.filter_map(|port| {
             let [reason, _] = self.left(&port.name, port.switches.as_ref());
-            Some(format!("port {}: IPv4 that comes in is left to Linux: {}", port.name, reason?))
+            Some(format!("port {}: IPv4 that comes in {}: {}", port.name, self.forwards, reason?))
         });
-        let is_unchecked = |port: &PortReport| {
-            let is_so = |switches: Switches| switches.rp_filter == NOT_OF_HOST;
-            self.leaves_checks && port.switches.is_some_and(is_so)
-        };
-        let unchecked = mirror.ports().filter(is_unchecked).map(|port| {
-            format!("port {}: sources in Linux's local networks are believed, as nothing checked sources when the router started", port.name)
-        });
-        left.chain(unchecked).collect()
+        left.collect()
     }
 }
 
@@ -127,14 +130,15 @@ mod tests {
         is_in_vrf: false,
     };
 
-    fn obeyed(leaves_checks: bool, follows_checks: bool) -> Obeyed {
-        Obeyed { ports: HashSet::from(["eth1".to_owned()]), leaves_checks, follows_checks }
+    fn obeyed(follows_checks: bool) -> Obeyed {
+        let ports = HashSet::from(["eth1".to_owned()]);
+        Obeyed { ports, leaves_checks: false, follows_checks, forwards: BY_LINUX }
     }
 
     #[test]
     fn a_family_that_linux_does_not_forward_is_left() {
         let left = |port: &str, switches: &Switches| {
-            obeyed(false, false).left(port, Some(switches)).map(|reason| reason.is_some())
+            obeyed(false).left(port, Some(switches)).map(|reason| reason.is_some())
         };
         assert_eq!(left("eth1", &SWITCHES), [false, false]);
         for forwards in [[false, true], [true, false], [false, false]] {
@@ -143,7 +147,7 @@ mod tests {
             // A port that does not obey.
             assert_eq!(left("eth2", &switches), [false, false]);
         }
-        assert_eq!(obeyed(false, false).left("eth1", None), [None, None]);
+        assert_eq!(obeyed(false).left("eth1", None), [None, None]);
     }
 
     #[test]
@@ -151,17 +155,16 @@ mod tests {
         let left = |obeyed: Obeyed, rp_filter, accepts_own| {
             obeyed.left("eth1", Some(&Switches { rp_filter, accepts_own, ..SWITCHES }))[0].is_some()
         };
-        assert!(!left(obeyed(true, true), 0, true));
-        assert!(left(obeyed(true, true), 1, false));
-        assert!(!left(obeyed(true, true), NOT_OF_HOST, false));
-        assert!(!left(obeyed(false, true), 1, false));
-        assert!(left(obeyed(false, true), 1, true));
+        assert!(!left(obeyed(true), 0, true));
+        let unchecked = || Obeyed { leaves_checks: true, ..obeyed(true) };
+        assert_eq!([0, 1, 2, NOT_OF_HOST].map(|it| left(unchecked(), it, false)), [false, true, true, true]);
+        assert!(!left(obeyed(true), 1, false));
+        assert!(left(obeyed(true), 1, true));
         let in_vrf = |rp_filter| {
-            obeyed(false, true).left("eth1", Some(&Switches { rp_filter, is_in_vrf: true, ..SWITCHES }))[0]
-                .is_some()
+            obeyed(true).left("eth1", Some(&Switches { rp_filter, is_in_vrf: true, ..SWITCHES }))[0].is_some()
         };
         assert_eq!([0, 1, 2].map(in_vrf), [false, true, false]);
         // The router's own check is not Linux's.
-        assert!(!left(obeyed(false, false), 1, true));
+        assert!(!left(obeyed(false), 1, true));
     }
 }
