@@ -203,13 +203,16 @@ fn mtus_and_own_addresses_follow_linux_and_outlive_a_reload() {
     let fib = fib();
     let (mut bench, _policy) = lua_router(&fib, 3);
     bench.write("e.mtu4_1", "39").unwrap();
-    bench.write("e.own", "192.0.2.1 192.0.2.255").unwrap();
+    bench.write("e.own_1", "192.0.2.1 192.0.2.255").unwrap();
     bench.write("e.reload", "").unwrap();
-    assert_eq!((bench.read("e.mtu4_1"), bench.read("e.own")), ("39".into(), "192.0.2.1 192.0.2.255".into()));
+    assert_eq!(
+        (bench.read("e.mtu4_1"), bench.read("e.own_1")),
+        ("39".into(), "192.0.2.1 192.0.2.255".into())
+    );
     assert!(bench.write("e.mtu4_3", "1500").is_err() && bench.write("e.mtu4_0", "1500").is_err());
     bench.push("in", &[&to([10, 1, 0, 1], 64)]);
     assert_eq!(bench.drops("e", "martian source"), 1);
-    bench.write("e.own", "").unwrap();
+    bench.write("e.own_1", "").unwrap();
     bench.push("in", &[&to([10, 1, 0, 1], 64), &to([10, 2, 0, 1], 64)]);
     assert_eq!((bench.taken("linux").len(), bench.taken("out1").len()), (1, 1));
 }

@@ -315,10 +315,11 @@ fn bridge(draw: &mut Draw<'_>) -> String {
         7 => "ip link del br0".to_owned(),
         8 => "ip link add vrrp7 link br0 address 00:00:5e:00:01:07 type macvlan mode private; ip link set vrrp7 up"
             .to_owned(),
-        9 => format!(
-            "bridge link set dev {member} {}",
-            draw.of(&["hairpin on", "isolated on", "learning off", "flood off", "neigh_suppress on"])
-        ),
+        9 => {
+            let switch = draw.of(&["hairpin on", "isolated on", "learning off", "flood off", "neigh_suppress on"]);
+            // Whether the far end has said something before is up to chance.
+            format!("bridge link set dev {member} {switch}; ip link set {member} type bridge_slave fdb_flush")
+        }
         10 | 11 => {
             let network = draw.number(3, 4);
             route(draw, "br0", network)
