@@ -134,6 +134,9 @@ fn what_linux_checks_of_sources_later_is_obeyed() {
     assert!(!arrives("10.0.2.1"));
     network.set("r", "net.ipv4.conf.eth1.accept_local=1");
     assert!(eventually(|| arrives("10.0.2.1")), "{}", why());
+    network.ip("r", "addr add 192.0.2.1/24 dev lo");
+    assert!(eventually(|| arrives(others) && arrives("10.0.2.1")), "{}", why());
+    network.ip("r", "addr del 192.0.2.1/24 dev lo");
     network.set("r", "net.ipv4.conf.eth1.accept_local=0");
     assert!(eventually(|| !arrives("10.0.2.1")), "{}", why());
 }

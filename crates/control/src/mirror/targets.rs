@@ -8,6 +8,7 @@ use crate::change::{Hops, OnlyLinux, Path, Route, RouteKind, Source};
 use crate::interner::{Interned, Interner};
 use fib::{NextHopError, NextHopIndex};
 use packet::IpVersion;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -85,6 +86,8 @@ pub(super) struct Target {
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     pub(super) all: Interner<Content, Target>,
+    /// Those that name an object.
+    of_objects: BTreeSet<(ObjectKey, TargetId)>,
     /// How many are condemned.
     pub(super) condemned: usize,
 }
@@ -107,7 +110,9 @@ impl Mirror {
             PUNT
         });
         let target = Target { digest: content.digest(), index, is_condemned: false, words: None };
+        let object = content.object();
         let id = self.targets.all.add(Arc::new(content), target);
+        self.targets.of_objects.extend(object.map(|object| (object, id)));
         // What could not be had is not shared, so that the next route tries again.
         if found.is_err() {
             self.targets.all.hide(id);
@@ -122,7 +127,9 @@ impl Mirror {
 
     /// One user of a target less.
     pub(super) fn release_target(&mut self, id: TargetId) {
+        let object = self.targets.get(id).key.object();
         if let Some(target) = self.targets.all.release(id) {
+            object.map(|object| self.targets.of_objects.remove(&(object, id)));
             self.targets.condemned -= usize::from(target.is_condemned);
             self.release_index(target.index);
         }
@@ -130,9 +137,9 @@ impl Mirror {
 
     /// The object is gone, and so will be the routes that have it.
     pub(super) fn condemn_targets(&mut self, object: ObjectKey) {
-        let all = self.targets.all.iter();
-        let of_object = all.filter(|(_, of)| of.key.object() == Some(object) && !of.value.is_condemned);
-        for id in of_object.map(|(id, _)| id).collect::<Vec<_>>() {
+        let named = self.targets.of_objects.range((object, 0)..=(object, TargetId::MAX)).map(|&(_, id)| id);
+        let standing: Vec<TargetId> = named.filter(|&id| !self.targets.get(id).value.is_condemned).collect();
+        for id in standing {
             // While the object is there.
             self.words(id);
             self.targets.all.get_mut(id).value.is_condemned = true;

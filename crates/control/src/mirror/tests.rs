@@ -594,6 +594,14 @@ fn sources_in_local_networks_are_not_believed() {
         mirror.apply(KERNEL, Change::RouteGone(route.key));
         assert_eq!(check(&mirror), 0, "{route:?}");
     }
+    // With accept_local Linux asks no table.
+    mirror.set_switches(1, Switches { accepts_own: true, ..switches });
+    let route = of_kind(255, "192.0.2.0/24", RouteKind::Local);
+    mirror.tell(route.clone());
+    assert_eq!(check(&mirror), 0);
+    mirror.set_switches(1, switches);
+    assert_eq!(check(&mirror), NOT_OF_HOST);
+    mirror.apply(KERNEL, Change::RouteGone(route.key));
     // Without an IPv4 address "loose" is strict, but in a VRF.
     let has_address = |mirror: &mut Mirror, is_there| {
         let address = Address { index: 1, address: ip("10.0.0.100"), prefix_length: 24 };
