@@ -29,7 +29,7 @@ use packet::sync::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -249,12 +249,7 @@ impl Service {
     /// Waits until the mirror has all that the kernel knows; false if that took longer than `timeout`.
     pub fn wait_synchronised(&self, timeout: Duration) -> bool {
         let waiting = |state: &mut State| !state.is_synchronised();
-        let (state, _) = self
-            .common
-            .synchronised
-            .wait_timeout_while(self.common.lock(), timeout, waiting)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.is_synchronised()
+        packet::pulse::wait_while(&self.common.synchronised, self.common.lock(), timeout, waiting).1
     }
 }
 
@@ -329,7 +324,7 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: &Pulse) {
         if Instant::now() >= next_look {
             next_look = Instant::now() + NEIGHBOUR_PERIOD;
             if state.mirror.has_room_again() {
-                // Without it the kernel tries again by itself.
+                // An error is one of the timer: the next dump does it then.
                 let _ = state.kernel.as_mut().map(Kernel::request_resync);
                 state.mirror.publish();
             }

@@ -17,7 +17,7 @@ pub(super) struct Counters {
     pub(super) counts: [u64; COUNTS.len()],
     /// The newest last.
     problems: VecDeque<Problem>,
-    /// Whether there was no number for a next hop, since [`Mirror::has_room_again`] said that there is room.
+    /// Whether a next hop found no number, since [`Mirror::has_room_again`] was true last.
     lacks_numbers: bool,
     /// When one was logged last, in microseconds since 1970.
     pub(super) reported_us: u64,
@@ -123,7 +123,8 @@ impl Mirror {
         self.note(None, error.to_string());
     }
 
-    /// Whether routes found no number for their next hop, and there is room now: then all is to be told again.
+    /// Whether routes found no number for their next hop, and there is room now. The kernel's
+    /// routes are to be dumped again then.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let room = NextHopIndex::MAX.get() as usize - self.fib.next_hops().len();
         if !self.counters.lacks_numbers || room < ROOM {

@@ -156,7 +156,8 @@ impl Mirror {
         let fixed = match content.kind {
             RouteKind::Unicast => None,
             RouteKind::Local | RouteKind::Anycast => Some(LOCAL),
-            // Linux's to judge, and no way back for a source (net/ipv4/fib_frontend.c, `__fib_validate_source`).
+            // Linux's to judge, and no way back for a source (net/ipv4/fib_frontend.c,
+            // `__fib_validate_source`).
             RouteKind::Broadcast | RouteKind::Multicast => Some(BROADCAST),
             RouteKind::Blackhole => Some(BLACKHOLE),
             RouteKind::Unreachable => Some(UNREACHABLE),

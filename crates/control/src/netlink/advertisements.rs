@@ -21,8 +21,9 @@ const MOST: usize = 64;
 /// The kernel rounds what is left of a lifetime down to 10 ms.
 const AFTER_LIFETIME: Duration = Duration::from_millis(20);
 
-/// An expired route is in the list for up to 30 s. Who adds it anew meanwhile gets the error EEXIST, and has given it a lifetime
-/// without a message (net/ipv6/ip6_fib.c, `fib6_add_rt2node`): how often such are looked for.
+/// How often expired routes are looked at. They are in the list for up to 30 s. Who adds one anew
+/// meanwhile gets the error EEXIST, but it has its new lifetime, without a message
+/// (net/ipv6/ip6_fib.c, `fib6_add_rt2node`).
 const REVIVAL: Duration = Duration::from_secs(5);
 
 /// Listens on all interfaces of the network namespace of the thread that opened it.

@@ -1,7 +1,10 @@
-//! IPv6 routes that no dump tells. The kernel writes a route with several paths where the first of them stands, and goes on behind
-//! the last one (net/ipv6/ip6_fib.c, `fib6_dump_node`). A route to an interface, of the same prefix and metric, may stand between two
-//! of them. It is left out, and may be the one that Linux takes. `/proc/net/ipv6_route` has a line for each path and each such route,
-//! without its table. So lines are counted: where there are more of them than paths and routes in a dump, routes are hidden.
+//! IPv6 routes that no dump tells. The kernel writes a route with several paths where the first of
+//! them stands, and goes on behind the last one (net/ipv6/ip6_fib.c, `fib6_dump_node`). A route to an
+//! interface, of the same prefix and metric, may stand between two of them. The dump leaves it out,
+//! and Linux may forward by it.
+//!
+//! `/proc/net/ipv6_route` has a line for each path and each such route, without its table. So lines
+//! are counted: more of them than paths and routes in a dump mean that routes are hidden.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader};
@@ -91,7 +94,7 @@ mod tests {
         let prefix: Ipv6Net = "2001:db8:9:1::/64".parse().unwrap();
         let any = Ipv6Net::default();
         let mut places = HashMap::from([((prefix, any, 1024), 0), ((prefix, any, 7), 0)]);
-        count_in((list + "what is no line\n").as_bytes(), &mut places).unwrap();
+        count_in((list + "another line\n").as_bytes(), &mut places).unwrap();
         assert_eq!((places[&(prefix, any, 1024)], places[&(prefix, any, 7)]), (2, 0));
     }
 }

@@ -102,7 +102,7 @@ impl SameKey {
         }
         self.suspects.retain(|place, _| told.contains_key(place));
         let mut listed: HashMap<Place, usize> = told.keys().map(|place| (*place, 0)).collect();
-        // Where there is no list, as in a kernel without IPv6, nothing is hidden by it.
+        // A kernel without IPv6 has no list, and no routes to hide.
         if told.is_empty() || count(&mut listed).is_err() {
             return (Vec::new(), false);
         }

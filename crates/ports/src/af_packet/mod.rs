@@ -81,6 +81,8 @@ pub(crate) struct Claim {
     fanout: Mutex<Option<(i32, u16)>>,
     /// While this socket is there the interface is promiscuous.
     promiscuous: Mutex<Option<OwnedFd>>,
+    /// What keeps packets from Linux, where all are ours.
+    only_ours: Mutex<Option<FdLink>>,
     /// How the link was when a queue looked last.
     link: Mutex<Link>,
     /// How often the port went on with another interface, or with one that had been away.
@@ -120,6 +122,7 @@ impl Claim {
             told: Mutex::default(),
             fanout: Mutex::default(),
             promiscuous: Mutex::default(),
+            only_ours: Mutex::default(),
             link: Mutex::default(),
             returns: AtomicU32::default(),
         };
@@ -222,6 +225,18 @@ impl Claim {
         Ok(())
     }
 
+    /// Has Linux get no packet of the interface. Linux 6.6 or newer.
+    fn keep_from_linux(&self) -> Result<(), PortError> {
+        *lock(&self.only_ours) = Some(drop_all(&self.name, &self.interface.kernel_name())?);
+        Ok(())
+    }
+
+    /// The same for an interface that came back, if it was so for the old one.
+    fn stay_from_linux(&self) -> Result<(), PortError> {
+        let was_kept = lock(&self.only_ours).is_some();
+        if was_kept { self.keep_from_linux() } else { Ok(()) }
+    }
+
     /// Makes an interface that came back promiscuous if the old one was. One that was away has forgotten it.
     pub(crate) fn keep_promiscuous(&self) -> Result<(), PortError> {
         let was_promiscuous = lock(&self.promiscuous).is_some();
@@ -242,8 +257,6 @@ pub(crate) struct AfPacketPort {
     claim: Arc<Claim>,
     /// With `steer=transit`.
     screen: Option<ScreenOf>,
-    /// What keeps packets from Linux, where all are ours.
-    _only_ours: Option<FdLink>,
 }
 
 impl AfPacketPort {
@@ -290,7 +303,6 @@ impl AfPacketPort {
             tx: Handout::new(&name, "transmit", senders),
             claim,
             screen: screen.map(|screen| ScreenOf(Arc::downgrade(&screen))),
-            _only_ours: None,
         };
         if promiscuous {
             port.set_promiscuous()?;
@@ -407,8 +419,7 @@ impl Port for AfPacketPort {
 
     /// Linux 6.6 or newer.
     fn keep_from_linux(&mut self) -> Result<(), PortError> {
-        self._only_ours = Some(drop_all(&self.info.name, &self.claim.interface.kernel_name())?);
-        Ok(())
+        self.claim.keep_from_linux()
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {

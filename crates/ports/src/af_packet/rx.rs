@@ -143,6 +143,7 @@ impl AfPacketRx {
     fn reopen(&self) -> Result<(OwnedFd, Ring, i32, usize), PortError> {
         let opened = Self::open(&self.claim, self.plan, self.screen.as_deref())?;
         self.claim.keep_promiscuous()?;
+        self.claim.stay_from_linux()?;
         if let Some(screen) = &self.screen {
             screen.attach(opened.2)?;
         }

@@ -428,6 +428,12 @@ fn an_interface_may_vanish_and_come_back() {
         veth_pair("left", "right");
         let two = OpenOptions { rx_queues: 2, tx_queues: 1, warn: |_| {} };
         let mut left = crate::open("left?promiscuous", &two).unwrap();
+        left.keep_from_linux().unwrap();
+        // Who is asked for by ARP knows the one who asks, if Linux has heard it.
+        let (everybody, asks) = ([0xff; 6], [2, 0, 0, 0, 0, 7]);
+        let kinds = [8, 6, 0, 1, 8, 0, 6, 4, 0, 1];
+        let question =
+            [&everybody[..], &asks, &kinds, &asks, &[10, 0, 0, 7], &[0; 6], &[10, 0, 0, 1]].concat();
         let mut tx = left.take_tx(0).unwrap();
         let mut queues = [left.take_rx(0).unwrap(), left.take_rx(1).unwrap()];
         let mut pool = pool(512);
@@ -473,6 +479,15 @@ fn an_interface_may_vanish_and_come_back() {
             assert_eq!(contents(&received), frames(30, 60));
             assert!(crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1"));
             pool.free(&mut received);
+            ip("addr add 10.0.0.1/24 dev left");
+            send(&mut *far_tx, &mut pool, std::slice::from_ref(&question));
+            soon("the question", || {
+                queues.iter_mut().for_each(|queue| _ = queue.receive(&mut pool, &mut received, 32));
+                let came = contents(&received).iter().any(|frame| frame.starts_with(&question));
+                pool.free(&mut received);
+                came
+            });
+            assert_eq!(crate::testing::command("ip", "neigh show dev left"), "");
         }
         assert_eq!(pool.stats().free, 512);
     });
