@@ -102,11 +102,18 @@ impl SameKey {
         }
         self.suspects.retain(|place, _| told.contains_key(place));
         let mut listed: HashMap<Place, usize> = told.keys().map(|place| (*place, 0)).collect();
-        // A kernel without IPv6 has no list, and no routes to hide.
-        if told.is_empty() || count(&mut listed).is_err() {
+        if told.is_empty() {
             return (Vec::new(), false);
         }
         let (mut hiding, mut needs_dump) = (HashSet::new(), false);
+        if let Err(error) = count(&mut listed) {
+            tracing::warn!(
+                event = "netlink",
+                "Linux's list of IPv6 routes, which tells what a dump leaves out, cannot be read ({error}); prefixes with several \
+                 paths are Linux's alone"
+            );
+            hiding.extend(told.keys().copied());
+        }
         for (place, lines) in listed.into_iter().filter(|(place, lines)| *lines > told[place]) {
             match self.suspects.get(&place) {
                 Some(all) if lines <= *all => continue,
@@ -453,6 +460,26 @@ mod tests {
         let joined = route("2001:db8::/32", &["fe80::1", "fe80::2"]);
         let outcome = Outcome { change: None, needs_dump: true };
         assert_eq!(same.added(NLM_F_CREATE | NLM_F_APPEND, joined), outcome);
+    }
+
+    #[test]
+    fn where_the_list_cannot_be_read_several_ipv6_paths_are_linux_s() {
+        let mut same = SameKey::default();
+        let set = route("2001:db8::/32", &["fe80::1", "fe80::2"]);
+        let dump = |same: &mut SameKey| {
+            same.dump_begins(Part::Routes6);
+            same.dumped(set.clone());
+            same.dumped(route("2001:db8:1::/48", &["fe80::1"]));
+        };
+        dump(&mut same);
+        let (hiding, _) = same.hidden(|_| Err(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(hiding, [Route { only_linux: Some(OnlyLinux::Choice), ..set.clone() }]);
+        dump(&mut same);
+        let read = |places: &mut HashMap<Place, usize>| {
+            places.values_mut().for_each(|lines| *lines = 2);
+            Ok(())
+        };
+        assert_eq!(same.hidden(read), (Vec::new(), false));
     }
 
     #[test]
