@@ -144,6 +144,29 @@ impl Parts {
         }
     }
 
+    /// Takes what an earlier router's table has, while no interface has the port's name: the interface had another one then, and is
+    /// the port's still.
+    fn remember(
+        &mut self,
+        netfilter: &mut Netfilter,
+        links: &BTreeMap<InterfaceIndex, Link>,
+    ) -> io::Result<()> {
+        if links.values().any(|link| link.name == self.port) {
+            return Ok(());
+        }
+        let table = table_of(&self.port);
+        let names = netfilter.elements(&table, NAMES)?;
+        self.names.extend(names.iter().map(|name| {
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            String::from_utf8_lossy(&name[..end]).into_owned()
+        }));
+        let owns = netfilter.elements(&table, OWN)?;
+        let mut of_table = links.values().filter(|link| owns.contains(&link.index.to_ne_bytes().to_vec()));
+        // Another one may have got the number meanwhile.
+        self.own = of_table.find(|link| self.names.contains(&link.name)).map(|link| link.index);
+        Ok(())
+    }
+
     /// Finds what is above it. `owns` are the interfaces of all ports.
     fn gather(&mut self, links: &BTreeMap<InterfaceIndex, Link>, owns: &BTreeSet<InterfaceIndex>) {
         self.all = self.own.map_or_else(BTreeSet::new, |own| above(links, own, owns));
@@ -199,10 +222,15 @@ impl Backstop {
         let mut netfilter = Netfilter::open()?;
         // Before the interfaces are read, so that none is missed.
         let watch = LinkWatch::open()?;
+        let known = netfilter.tables()?;
         let mut parts: Vec<Parts> = ports.iter().map(|port| Parts::new(port.name.clone())).collect();
+        for part in
+            parts.iter_mut().filter(|part| known.iter().any(|(name, _)| *name == table_of(&part.port)))
+        {
+            part.remember(&mut netfilter, watch.links())?;
+        }
         let others = gather(&mut parts, watch.links());
         let told = sets(&parts, &others);
-        let known = netfilter.tables()?;
         let names = ports.iter().map(|port| port.name.as_str());
         let earlier = earlier_tables(&mut netfilter, &known, watch.links(), names);
         let mut result = Ok(());
@@ -238,6 +266,8 @@ impl Backstop {
         if !self.is_behind {
             return Ok(());
         }
+        let gone = self.watch.take_gone();
+        self.parts.iter_mut().for_each(|part| part.own = part.own.filter(|own| !gone.contains(own)));
         let others = gather(&mut self.parts, self.watch.links());
         let wanted = sets(&self.parts, &others);
         let mut messages = Vec::new();
@@ -587,6 +617,53 @@ mod tests {
             ip("link set lan0 name wan0");
             assert!(eventually(|| remove(&["wan0".into()]).is_ok_and(|ports| ports == ["eth1"])));
             assert!(are_guarded(&[]));
+        });
+    }
+
+    #[test]
+    fn what_outlives_a_router_stays_closed_where_the_next_one_finds_no_interface() {
+        in_namespace(|| {
+            let own = |backstop: &Backstop| {
+                backstop.told.iter().find(|set| set.name == OWN).unwrap().elements.len()
+            };
+            ip("link add eth1 type veth peer name far");
+            let mut backstop = raised(&[port("eth1", true)], None);
+            ip("link set eth1 name lan0");
+            assert!(eventually(|| {
+                backstop.follow().unwrap();
+                backstop.parts[0].last == "lan0"
+            }));
+            for _ in 0..2 {
+                drop(backstop);
+                backstop = raised(&[port("eth1", true)], None);
+                assert_eq!((own(&backstop), backstop.parts[0].last.as_str()), (1, "lan0"));
+            }
+            drop(backstop);
+            // Another one has the number, or the name of the port.
+            ip("link set lan0 name apart");
+            let backstop = raised(&[port("eth1", true)], None);
+            assert_eq!(own(&backstop), 0);
+            drop(backstop);
+            ip("link set apart name lan0");
+            ip("link add eth1 type veth peer name beside");
+            let backstop = raised(&[port("eth1", true)], None);
+            assert_eq!((own(&backstop), backstop.parts[0].last.as_str()), (1, "eth1"));
+        });
+    }
+
+    #[test]
+    fn one_that_was_away_is_the_port_by_its_name_alone() {
+        in_namespace(|| {
+            ip("link add eth1 type veth peer name far");
+            let mut backstop = raised(&[port("eth1", true)], None);
+            let index = backstop.parts[0].own.unwrap();
+            // Both before the next look.
+            ip("link del eth1");
+            ip(&format!("link add cont0 index {index} type veth peer name beside"));
+            assert!(eventually(|| {
+                backstop.follow().unwrap();
+                backstop.parts[0].own.is_none()
+            }));
         });
     }
 }

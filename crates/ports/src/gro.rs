@@ -32,6 +32,12 @@ impl GroOff {
         Ok(Some(GroOff { interface, name }))
     }
 
+    /// Turns it off on an interface that was made anew, or turned it on meanwhile.
+    pub(crate) fn again(&self) {
+        // The interface may be gone.
+        let _ = ask(&self.interface, ETHTOOL_SGRO, 0);
+    }
+
     /// The interface, as the caller named it.
     pub fn interface(&self) -> &str {
         &self.name

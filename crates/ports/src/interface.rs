@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::PortError;
+use crate::af_packet::socket as packet_socket;
 use crate::link::Links;
 
 /// Link type of Ethernet (ARPHRD_ETHER).
@@ -26,8 +27,8 @@ type KernelName = [libc::c_char; libc::IFNAMSIZ];
 /// An interface, and a socket to ask the kernel about it.
 ///
 /// It is that of its index, whatever its name becomes, and another one that gets the name meanwhile is not it. When it is
-/// gone, the next one is it that has the name: the one that it had last, or the one that it was named by. All that were
-/// named alike in a network namespace are the same.
+/// gone, or has left the network namespace for a moment, the next one is it that has the name: the one that it had last, or
+/// the one that it was named by. All that were named alike in a network namespace are the same.
 pub(crate) struct Interface {
     name: String,
     socket: OwnedFd,
@@ -36,10 +37,21 @@ pub(crate) struct Interface {
 }
 
 /// What is known of an interface: the index, once there was one, and the last name.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Known {
     index: Option<i32>,
     name: KernelName,
+    /// A packet socket on it that receives nothing. Another interface may get the index, or this one may come back as another
+    /// one; the kernel takes the socket off at that, for ever. Without the right to open one the index alone counts.
+    witness: Option<Arc<OwnedFd>>,
+}
+
+impl Known {
+    /// The index, while the interface has been there since.
+    fn index(&self) -> Option<i32> {
+        let index = self.index?;
+        self.witness.as_ref().is_none_or(|witness| packet_socket::is_on(witness, index)).then_some(index)
+    }
 }
 
 /// An interface of this process: its network namespace, and what it was named.
@@ -69,7 +81,7 @@ impl Interface {
         all.retain(|named| named.known.strong_count() > 0);
         let before = all.iter().find(|named| named.namespace == namespace && named.name == name);
         let known = before.and_then(|named| named.known.upgrade()).unwrap_or_else(|| {
-            let known = Arc::new(Mutex::new(Known { index: None, name: request.ifr_name }));
+            let known = Arc::new(Mutex::new(Known { index: None, name: request.ifr_name, witness: None }));
             all.push(Named { namespace, name: name.to_owned(), known: Arc::downgrade(&known) });
             known
         });
@@ -83,7 +95,7 @@ impl Interface {
             .filter(|named| named.namespace == self.namespace && named.name != self.name)
             .filter_map(|named| named.known.upgrade())
             .collect();
-        others.iter().any(|known| lock(known).index == Some(index))
+        others.iter().any(|known| lock(known).index() == Some(index))
     }
 
     /// An interface that has to be there, and Ethernet, or the error that says what there is.
@@ -106,33 +118,36 @@ impl Interface {
 
     /// Looks for the interface: by its index, and if that is gone, by its names.
     fn find(&self) -> Result<(i32, KernelName), PortError> {
-        let known = *lock(&self.known);
-        let found = match known.index.and_then(|index| Some((index, self.name_of_index(index)?))) {
-            Some(found) => found,
-            None => {
-                let names =
-                    [known.name].into_iter().chain(request_for(&self.name).ok().map(|it| it.ifr_name));
-                let mut found = names.filter_map(|name| {
-                    let reply = ifreq_ioctl(&self.socket, libc::SIOCGIFINDEX as libc::Ioctl, named(name));
-                    let index = reply.ok().map(|reply| {
-                        #[allow(unsafe_code, reason = "a union of the C interface")]
-                        // SAFETY: SIOCGIFINDEX writes this member, and any bits are a number.
-                        let index = unsafe { reply.ifr_ifru.ifru_ifindex };
-                        index
-                    })?;
-                    if known.index.is_some() && self.is_anothers(index) {
-                        return None;
-                    }
-                    // The name that it has, where this one is an alternative.
-                    Some((index, self.name_of_index(index)?))
-                });
-                found.next().ok_or_else(|| no_such_interface(&self.name))?
-            }
-        };
-        if (Some(found.0), found.1) != (known.index, known.name) {
-            *lock(&self.known) = Known { index: Some(found.0), name: found.1 };
+        let known = lock(&self.known).clone();
+        if let Some(index) = known.index()
+            && let Some(name) = self.name_of_index(index)
+        {
+            lock(&self.known).name = name;
+            return Ok((index, name));
         }
-        Ok(found)
+        let names = [known.name].into_iter().chain(request_for(&self.name).ok().map(|it| it.ifr_name));
+        let mut found = names.filter_map(|name| {
+            let index = self.index_of_name(name)?;
+            if known.index.is_some() && self.is_anothers(index) {
+                return None;
+            }
+            let witness = witness_on(index).map(Arc::new);
+            // The name that it has, where this one is an alternative. The witness is on what had the name before and after.
+            let found = (self.index_of_name(name) == Some(index)).then(|| self.name_of_index(index))??;
+            Some(Known { index: Some(index), name: found, witness })
+        });
+        let found = found.next().ok_or_else(|| no_such_interface(&self.name))?;
+        let answer = (found.index.unwrap_or_default(), found.name);
+        *lock(&self.known) = found;
+        Ok(answer)
+    }
+
+    /// The index of the interface with this name, or alternative name.
+    fn index_of_name(&self, name: KernelName) -> Option<i32> {
+        let reply = ifreq_ioctl(&self.socket, libc::SIOCGIFINDEX as libc::Ioctl, named(name)).ok()?;
+        #[allow(unsafe_code, reason = "a union of the C interface")]
+        // SAFETY: SIOCGIFINDEX writes this member, and any bits are a number.
+        Some(unsafe { reply.ifr_ifru.ifru_ifindex })
     }
 
     /// The name of the interface with this index; `None`: there is none.
@@ -224,8 +239,8 @@ impl Interface {
     /// Asks by the last name, and then whether that is still its: it may be another's now.
     fn get(&self, operation: libc::Ioctl, action: &'static str) -> Result<libc::ifreq, PortError> {
         for _ in 0..MOST_RENAMES {
-            let known = *lock(&self.known);
-            if let Some(index) = known.index {
+            let known = lock(&self.known).clone();
+            if let Some(index) = known.index() {
                 let reply = self.ioctl(operation, named(known.name), action);
                 if self.name_of_index(index) == Some(known.name) {
                     return reply;
@@ -266,6 +281,13 @@ fn ipv4_in(reply: &libc::ifreq) -> Ipv4Addr {
     // A `sockaddr_in`: the port's two bytes, then the address.
     let octet = |place: usize| address.sa_data[2 + place] as u8;
     Ipv4Addr::new(octet(0), octet(1), octet(2), octet(3))
+}
+
+/// Opens a packet socket on an interface that receives nothing.
+fn witness_on(index: i32) -> Option<OwnedFd> {
+    let socket = packet_socket::open().ok()?;
+    packet_socket::bind(&socket, index, false).ok()?;
+    Some(socket)
 }
 
 /// Returns whether there is an interface of this name or alternative name, or one that was named so when this process opened it.
@@ -538,6 +560,57 @@ mod tests {
             ip("link del wan2");
             ip("link add wan2 type bridge");
             assert_ne!(again.index().unwrap(), third);
+        });
+    }
+
+    #[test]
+    fn what_left_the_namespace_is_found_by_its_name_again() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            let (left, right) = (Interface::existing("left").unwrap(), Interface::existing("right").unwrap());
+            let [first, second] = [&left, &right].map(|it| it.index().unwrap());
+            // A namespace in which numbers are free, and what an interface is called there.
+            let elsewhere = |moves: &[(&str, &str)]| {
+                let (ready, told) = std::sync::mpsc::channel();
+                let (go, moved) = std::sync::mpsc::channel::<()>();
+                let here = format!("/proc/{}/ns/net", rustix::thread::gettid().as_raw_nonzero());
+                std::thread::scope(|scope| {
+                    scope.spawn(move || {
+                        testbed::in_namespace(move || {
+                            ready.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                            moved.recv().unwrap();
+                            for (from, _) in moves {
+                                ip(&format!("link set {from} name {from}0"));
+                            }
+                            for (from, to) in moves {
+                                ip(&format!("link set {from}0 name {to}"));
+                            }
+                            for (_, to) in moves {
+                                ip(&format!("link set {to} netns {here}"));
+                            }
+                        });
+                    });
+                    let there = told.recv().unwrap();
+                    for (from, _) in moves {
+                        ip(&format!("link set {from} netns {there}"));
+                    }
+                    go.send(()).unwrap();
+                });
+            };
+            // It comes back as another one, with its old number.
+            elsewhere(&[("left", "other")]);
+            assert!(crate::testing::command("ip", "link").contains(&format!("{first}: other")));
+            assert!(!left.exists());
+            ip("link set other name left");
+            assert_eq!(left.index().unwrap(), first);
+            // Both come back, each with the other one's name.
+            elsewhere(&[("left", "right"), ("right", "left")]);
+            assert_eq!([&left, &right].map(|it| it.index().unwrap()), [second, first]);
+            // Another one has the number.
+            ip("link set left name away");
+            ip("link del away");
+            ip(&format!("link add other index {second} type bridge"));
+            assert!(!left.exists());
         });
     }
 

@@ -138,6 +138,13 @@ impl Mirror {
         })
     }
 
+    /// Ports whose interface has another name in Linux while another interface has the port's: each with the name of its interface.
+    pub fn crossed_ports(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let is_taken = |name: &str| self.links.interfaces.values().any(|it| it.link.name == name);
+        let named = self.ports().filter_map(|port| Some((port.name, port.link?.name)));
+        named.filter(move |(port, interface)| port != interface && is_taken(port))
+    }
+
     /// What the settings of an interface mean beside its addresses and the routes.
     fn with_routes(&self, switches: &Switches, addresses: &[Address]) -> Switches {
         let has_ipv4 = addresses.iter().any(|known| known.address.is_ipv4());

@@ -1029,6 +1029,7 @@ fn a_renamed_interface_is_the_port_and_another_of_its_old_name_is_not() {
     assert_eq!(goes_by(&mut mirror), Some(1));
     mirror.apply(KERNEL, named(2, "wan0"));
     assert_eq!(goes_by(&mut mirror), Some(1));
+    assert_eq!(mirror.crossed_ports().count(), 0);
     // As in Linux, a rule means the interface that has the name now.
     assert_eq!((mirror.links.ports_of_input("wan0"), mirror.links.ports_of_input("eth1")), (vec![1], vec![]));
 
@@ -1037,6 +1038,7 @@ fn a_renamed_interface_is_the_port_and_another_of_its_old_name_is_not() {
     assert!(mirror.links.ports_of_input("eth1").is_empty());
     mirror.tell(via("10.9.0.0/16", "10.1.0.2", 9));
     assert_eq!(mirror.main("10.9.0.1"), NextHop::Punt);
+    assert_eq!(Vec::from_iter(mirror.crossed_ports()), [("eth1".to_owned(), "wan0".to_owned())]);
 
     // Until the port's own is gone.
     mirror.apply(KERNEL, Change::LinkGone(2));

@@ -1,7 +1,7 @@
 //! The interfaces of a network namespace as they are now, for those who need nothing else. Routes and links together are
 //! followed by [`Kernel`](super::Kernel).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -21,6 +21,7 @@ const BUFFER: usize = 1 << 20;
 pub(crate) struct LinkWatch {
     socket: KernelSocket,
     links: BTreeMap<InterfaceIndex, Link>,
+    gone: BTreeSet<InterfaceIndex>,
     buffer: Vec<u8>,
 }
 
@@ -28,12 +29,17 @@ impl LinkWatch {
     /// Hears of every change from now on, and reads all interfaces.
     pub(crate) fn open() -> io::Result<Self> {
         let socket = KernelSocket::for_notifications(NETLINK_ROUTE, &[GROUP_LINK], BUFFER)?;
-        Ok(Self { socket, links: all()?, buffer: vec![0; 64 << 10] })
+        Ok(Self { socket, links: all()?, gone: BTreeSet::new(), buffer: vec![0; 64 << 10] })
     }
 
     /// The interfaces at the last look.
     pub(crate) fn links(&self) -> &BTreeMap<InterfaceIndex, Link> {
         &self.links
+    }
+
+    /// Which have gone since this was asked last. One that is there with such a number is another one, or one that was away.
+    pub(crate) fn take_gone(&mut self) -> BTreeSet<InterfaceIndex> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Reads what has changed. Returns whether anything has.
@@ -49,7 +55,7 @@ impl LinkWatch {
                 Received::Bytes(length) => {
                     for frame in frames(&self.buffer[..length]) {
                         let frame = frame.map_err(io::Error::other)?;
-                        has_changed |= apply(&mut self.links, &frame)?;
+                        has_changed |= apply(&mut self.links, &mut self.gone, &frame)?;
                     }
                 }
             }
@@ -57,20 +63,27 @@ impl LinkWatch {
     }
 }
 
-fn apply(links: &mut BTreeMap<InterfaceIndex, Link>, frame: &Frame<'_>) -> io::Result<bool> {
+fn apply(
+    links: &mut BTreeMap<InterfaceIndex, Link>,
+    gone: &mut BTreeSet<InterfaceIndex>,
+    frame: &Frame<'_>,
+) -> io::Result<bool> {
     Ok(match decode(frame).map_err(io::Error::other)? {
         Decoded::Change(Change::Link(link)) => {
             links.insert(link.index, link.clone()).is_none_or(|before| before != link)
         }
-        Decoded::Change(Change::LinkGone(index)) => links.remove(&index).is_some(),
+        Decoded::Change(Change::LinkGone(index)) => {
+            gone.insert(index);
+            links.remove(&index).is_some()
+        }
         _ => false,
     })
 }
 
 fn all() -> io::Result<BTreeMap<InterfaceIndex, Link>> {
-    let mut links = BTreeMap::new();
+    let (mut links, mut gone) = (BTreeMap::new(), BTreeSet::new());
     ask::dump(NETLINK_ROUTE, kind::GET_LINK, &[0; 16], &mut |kind, payload| {
-        apply(&mut links, &Frame { kind, flags: 0, sequence: 0, payload }).map(drop)
+        apply(&mut links, &mut gone, &Frame { kind, flags: 0, sequence: 0, payload }).map(drop)
     })?;
     Ok(links)
 }

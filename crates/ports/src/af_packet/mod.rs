@@ -14,14 +14,14 @@
 //!
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
-//! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. With
-//! `steer=transit` they are the kernel's, which sends them on in pieces, unless the router filters; [`crate::GroOff`]
-//! makes them ours.
+//! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. So that the
+//! kernel makes none, its merging of received packets is off while the port is open ([`GroOff`]). With `steer=transit`
+//! merged frames are the kernel's, which sends them on in pieces, unless the router filters; then that merging is off too.
 
 mod ring;
 mod rx;
 mod screen;
-mod socket;
+pub(crate) mod socket;
 mod tx;
 
 use packet::sync::lock;
@@ -41,7 +41,7 @@ use crate::host::drop_all;
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::Interface;
 use crate::interface_lock::InterfaceLock;
-use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::{GroOff, Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -83,6 +83,8 @@ pub(crate) struct Claim {
     promiscuous: Mutex<Option<OwnedFd>>,
     /// What keeps packets from Linux, where all are ours.
     only_ours: Mutex<Option<FdLink>>,
+    /// While this is there Linux merges no packets of the interface.
+    unmerged: Mutex<Option<GroOff>>,
     /// How the link was when a queue looked last.
     link: Mutex<Link>,
     /// How often the port went on with another interface, or with one that had been away.
@@ -123,6 +125,7 @@ impl Claim {
             fanout: Mutex::default(),
             promiscuous: Mutex::default(),
             only_ours: Mutex::default(),
+            unmerged: Mutex::default(),
             link: Mutex::default(),
             returns: AtomicU32::default(),
         };
@@ -231,6 +234,16 @@ impl Claim {
         Ok(())
     }
 
+    /// Has Linux merge no packets of the interface as it is now. Where that is not allowed, merged ones are dropped and
+    /// reported.
+    pub(crate) fn keep_apart(&self) {
+        let mut unmerged = lock(&self.unmerged);
+        match &*unmerged {
+            Some(off) => off.again(),
+            None => *unmerged = GroOff::turn(&self.name).unwrap_or_default(),
+        }
+    }
+
     /// The same for an interface that came back, if it was so for the old one.
     fn stay_from_linux(&self) -> Result<(), PortError> {
         let was_kept = lock(&self.only_ours).is_some();
@@ -277,8 +290,11 @@ impl AfPacketPort {
             let plan = Plan { slots, number, fanout: options.rx_queues > 1 };
             receivers.push(AfPacketRx::new(Arc::clone(&claim), plan, screen.clone(), is_up)?);
         }
-        if let Some(screen) = screen.as_ref().filter(|_| is_up && !receivers.is_empty()) {
-            screen.attach(interface.index()?)?;
+        match &screen {
+            _ if receivers.is_empty() => {}
+            Some(screen) if is_up => screen.attach(interface.index()?)?,
+            Some(_) => {}
+            None => claim.keep_apart(),
         }
         for receiver in &mut receivers {
             // While the group was being formed a packet may have gone to several of its sockets, and until the screen

@@ -144,8 +144,9 @@ impl AfPacketRx {
         let opened = Self::open(&self.claim, self.plan, self.screen.as_deref())?;
         self.claim.keep_promiscuous()?;
         self.claim.stay_from_linux()?;
-        if let Some(screen) = &self.screen {
-            screen.attach(opened.2)?;
+        match &self.screen {
+            Some(screen) => screen.attach(opened.2)?,
+            None => self.claim.keep_apart(),
         }
         Ok(opened)
     }

@@ -9,13 +9,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 pub(super) type Statistics = libc::tpacket_stats;
 
 /// Opens a packet socket that receives nothing before it is bound to a protocol. Needs CAP_NET_RAW.
-pub(super) fn open() -> io::Result<OwnedFd> {
+pub(crate) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
 }
 
 /// Binds to an interface, to receive frames of all protocols, or none (for a socket that sends).
-pub(super) fn bind(socket: &OwnedFd, index: i32, receive: bool) -> io::Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, index: i32, receive: bool) -> io::Result<()> {
     #[allow(unsafe_code, reason = "a struct of the C interface")]
     // SAFETY: a `sockaddr_ll` is numbers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -30,7 +30,7 @@ pub(super) fn bind(socket: &OwnedFd, index: i32, receive: bool) -> io::Result<()
 }
 
 /// Whether it is on this interface. One that has left the network namespace, or is gone, took all sockets off, for ever.
-pub(super) fn is_on(socket: &OwnedFd, index: i32) -> bool {
+pub(crate) fn is_on(socket: &OwnedFd, index: i32) -> bool {
     #[allow(unsafe_code, reason = "a struct of the C interface")]
     // SAFETY: a `sockaddr_ll` is numbers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

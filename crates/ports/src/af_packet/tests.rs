@@ -423,6 +423,40 @@ fn a_port_of_another_process_is_named() {
 }
 
 #[test]
+fn linux_merges_nothing_while_a_port_is_open() {
+    in_namespace(|| {
+        let merges = || crate::testing::command("ethtool", "-k left").contains("generic-receive-offload: on");
+        let anew = || {
+            veth_pair("left", "right");
+            crate::testing::command("ethtool", "-K left gro on");
+        };
+        anew();
+        for spec in ["left", "af_xdp:left?mode=generic"] {
+            let mut left = open(spec);
+            assert!(!merges(), "{spec}");
+            let (mut rx, mut pool) = (left.take_rx(0).unwrap(), pool(8_192));
+            rx.prepare(&mut pool).unwrap();
+            ip("link delete left");
+            anew();
+            soon(&format!("{spec}: the new one is not merged either"), || {
+                rx.receive(&mut pool, &mut Batch::new(), 32);
+                !merges()
+            });
+            drop((rx, left));
+            assert!(merges(), "{spec}, closed");
+        }
+        // The kernel takes apart what is not ours to send on.
+        let left = open("left?steer=transit");
+        assert!(merges());
+        drop(left);
+        // Nobody turned it on.
+        crate::testing::command("ethtool", "-K left gro off");
+        drop(open("left"));
+        assert!(!merges());
+    });
+}
+
+#[test]
 fn an_interface_may_vanish_and_come_back() {
     in_namespace(|| {
         veth_pair("left", "right");

@@ -490,6 +490,9 @@ impl Shared {
                 }
             },
         };
+        if attached.mode == XdpMode::Generic && self.options.steer == Steer::All {
+            self.claim.keep_apart();
+        }
         // A veth has what its other end sends, tags beside the frame included: the cure is there.
         if self.options.steer == Steer::Transit && !veth && probe::takes_tags_out(&link.name) {
             (self.claim.warn)(&format!(

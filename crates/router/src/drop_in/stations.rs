@@ -131,7 +131,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
         }
         let Some(mac) = link.mac.map(MacAddr) else { continue };
         let why = match families_of(mirror, port, &below, link, facts) {
-            Ok(families) => {
+            Ok((families, is_strict)) => {
                 let is_full = |family: usize| {
                     above.stations.iter().filter(|it| it.families[family]).count() >= MOST_STATIONS
                 };
@@ -143,6 +143,10 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
                     _ if has_room != families => {
                         format!("a port has {MOST_STATIONS} such interfaces at most")
                     }
+                    [true, false] if is_strict => format!(
+                        "rp_filter is 1 for it or {}, so that the way back of IPv4 has to be by the interface itself",
+                        port.name
+                    ),
                     [true, false] => format!("its IPv4 switches differ from those of {}", port.name),
                     [false, true] => format!("its IPv6 switches differ from those of {}", port.name),
                     [true, true] => format!("its switches differ from those of {}", port.name),
@@ -180,7 +184,7 @@ fn families_of(
     below: &Link,
     link: &Link,
     facts: &Facts<'_>,
-) -> Result<[bool; 2], &'static str> {
+) -> Result<([bool; 2], bool), &'static str> {
     if port.vlan.is_some() {
         return Err("it stands above a VLAN");
     }
@@ -211,8 +215,9 @@ fn families_of(
             other => other,
         }
     });
-    families[0] &= rp_filter[0] == rp_filter[1] && rp_filter[0] != 1;
-    Ok(families)
+    let is_strict = families[0] && rp_filter.contains(&1);
+    families[0] &= rp_filter[0] == rp_filter[1] && !is_strict;
+    Ok((families, is_strict))
 }
 
 /// Whether an interface has a queueing discipline of received packets, or programs of tcx. Where that is not known, it may.

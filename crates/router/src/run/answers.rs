@@ -315,6 +315,12 @@ impl Live {
             problems.extend(doctor::not_forwarded(&settings, has_address));
         }
         problems.extend(obeyed.problems(&state.mirror));
+        problems.extend(state.mirror.crossed_ports().map(|(port, interface)| {
+            format!(
+                "port {port}: its interface is called {interface} in Linux, and another one has its name; a restart takes \
+                 ports by their names"
+            )
+        }));
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.route_problems().iter().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));

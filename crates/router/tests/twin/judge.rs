@@ -41,8 +41,11 @@ pub(crate) struct Judge {
     pub(crate) has_paths6: bool,
     /// Whether eth3 may leave the bridge that is a port.
     pub(crate) member_leaves: bool,
-    /// Whether a port may be without an IPv4 address.
+    /// Whether a port is without an IPv4 address now.
     pub(crate) lacks_ipv4: bool,
+    /// Whether an interface has IPv6 addresses now, but no link-local one: Linux, which asks for neighbours from that one, finds none
+    /// for what it forwards. For what our slow path sends it asks from another one (docs/sysctls.md).
+    pub(crate) lacks_link_local: bool,
 }
 
 /// UDP port 68.
@@ -59,12 +62,15 @@ impl Judge {
             return !self.is_leak(probe, ours);
         }
         let packet = &probe.frame[probes::ip_at(&probe.frame)..];
+        let is_ipv6 = packet[0] >> 4 == 6;
         linux == ours
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
             // Its bridge has not learned from those: it floods what another one knows the way of.
             || (self.filters && self.is_unjudged && linux.iter().all(|frame| ours.contains(frame)))
-            || ((self.is_multipath || self.has_paths6 && packet[0] >> 4 == 6) && linux.len() == ours.len())
+            // A path may lead to a port whose frames a bridge takes, and then nowhere.
+            || ((self.is_multipath || self.has_paths6 && is_ipv6) && (linux.len() == ours.len() || self.is_unjudged))
+            || (self.lacks_link_local && is_ipv6 && linux.is_empty())
             // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
             || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))
     }

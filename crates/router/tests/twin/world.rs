@@ -132,6 +132,18 @@ impl World {
         self.r.run("ip -6 route show table all").unwrap().contains("nexthop via")
     }
 
+    /// Whether a port lacks an IPv4 address, and whether an interface with IPv6 addresses lacks a link-local one.
+    pub(crate) fn lacks(&self) -> (bool, bool) {
+        let addresses = self.r.run("ip -brief addr").unwrap();
+        let (mut ipv4, mut link_local) = (false, false);
+        for line in addresses.lines().filter(|line| !line.starts_with("lo ")) {
+            let has = |part: &str| line.split_whitespace().skip(2).any(|address| address.contains(part));
+            ipv4 |= line.starts_with("eth") && !has(".");
+            link_local |= has(":") && !has("fe80:");
+        }
+        (ipv4, link_local)
+    }
+
     /// Starts what routes here. Returns what the router printed if it refuses to start.
     pub(crate) fn start(&mut self, routing: Routing<'_>, filters: bool) -> Result<(), String> {
         let Routing::Brickway(driver) = routing else {
