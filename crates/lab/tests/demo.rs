@@ -33,6 +33,29 @@ fn left_behind(process: u32) -> Vec<String> {
     names
 }
 
+/// The steps of the demo of one router, whatever runs on it.
+const STEPS: [&str; 9] = [
+    "network",
+    "Linux alone",
+    "router",
+    "ping",
+    "real route",
+    "traceroute",
+    "too big",
+    "fragments",
+    "iperf3",
+];
+
+/// What the demo said of a step, where it has several lines of the last: `ok`, `FAILED`, or nothing.
+fn outcome<'a>(text: &'a str, step: &str) -> &'a str {
+    let said = |line: &'a str| line.trim_start().strip_prefix(step)?.split_whitespace().next();
+    let mut outcomes = text.lines().rev().filter_map(said);
+    outcomes.find(|word| ["ok", "FAILED"].contains(word)).unwrap_or_default()
+}
+
+/// A table that is read at once.
+const SMALL_TABLE: &str = "1.1.1.0/24 13335\n192.0.2.0/24 64500\n198.51.100.0/24 64501\n";
+
 /// The demo, whose steps all go well. Returns what it said.
 fn goes_well(options: &[&str]) -> String {
     let _alone = alone();
@@ -41,12 +64,11 @@ fn goes_well(options: &[&str]) -> String {
     let output = demo.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    for step in ["network", "router", "ping", "real route", "traceroute", "too big", "fragments", "iperf3"] {
-        let line = text.lines().find(|line| line.trim_start().starts_with(step));
-        let ok = line.is_some_and(|line| line.trim_start()[step.len()..].trim_start().starts_with("ok "));
-        assert!(ok, "step '{step}' is not ok:\n{text}");
+    for step in STEPS {
+        assert_eq!(outcome(&text, step), "ok", "step '{step}':\n{text}");
     }
-    assert!(text.contains(" answered, 12 pairs of hosts"), "{text}");
+    assert!(text.contains(" 60 of 60 answered, all expected"), "{text}");
+    assert!(text.contains(" (Linux alone: ") && text.contains("; at least "), "a threshold:\n{text}");
     assert!(text.contains("10.0.0.1, 10.0.3.2"), "the router is on the way:\n{text}");
     assert_eq!(left_behind(process), Vec::<String>::new());
     text.into_owned()
@@ -58,6 +80,7 @@ fn all_steps_go_well() {
         return;
     }
     let text = goes_well(&TABLE);
+    assert_eq!(outcome(&text, "counters"), "ok", "{text}");
     let summary = text.lines().find(|line| line.contains(" routes, ready in ")).unwrap_or_default();
     for figure in ["564,", " s, table memory ", " MB, table check ok (digest "] {
         assert!(summary.contains(figure), "no '{figure}' in the summary:\n{text}");
@@ -71,10 +94,104 @@ fn all_steps_go_well_with_a_script() {
     }
     // A small table: Linux takes some time for a large one.
     let folder = testbed::Folder::new();
-    let table = folder.write("table.txt", "1.1.1.0/24 13335\n192.0.2.0/24 64500\n198.51.100.0/24 64501\n");
+    let table = folder.write("table.txt", SMALL_TABLE);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lua/router.lua");
     let text = goes_well(&["--table", &table, "--lua", script]);
     assert!(text.contains("script running, 0 calls failed"), "{text}");
+}
+
+/// The demo's own configuration, with one thing broken for each step: text, and what stands in its place.
+const BROKEN: [(&str, &str, &str); 7] = [
+    // A class of packets is dropped.
+    (
+        "ping",
+        "check -> rt;",
+        "check -> some :: IPClassifier(icmp type echo and src host 10.0.3.2 and dst host 10.0.0.2, -);\n\
+         some[0] -> Discard; some[1] -> rt;",
+    ),
+    // Routes lead to other next hops.
+    (
+        "real route",
+        "$VIA \"$HOST0 1, $HOST1 2, $HOST2 3, $HOST3 4\"",
+        "$VIA \"$HOST3 4, $HOST2 3, $HOST1 2, $HOST0 1\"",
+    ),
+    ("router", "local[0] -> ICMPPingResponder -> rt;", "local[0] -> Discard;"),
+    ("traceroute", "ttl[1]      -> Punt -> ICMPError($ip, timeexceeded) -> output;", "ttl[1] -> Discard;"),
+    ("too big", "PMTU $MTU", "PMTU 1300"),
+    (
+        "fragments",
+        "-> fragment :: IPFragmenter($MTU)\n        -> arp",
+        "-> fragment :: IPFragmenter($MTU) -> cut :: IPClassifier(ip frag, -); cut[0] -> Discard; cut[1] -> arp",
+    ),
+    // A slow graph.
+    (
+        "iperf3",
+        "check -> rt;",
+        "check -> few :: IPClassifier(tcp, -);\nfew[0] -> Queue(50) -> RatedUnqueue(20) -> rt; few[1] -> rt;",
+    ),
+];
+
+#[test]
+fn each_step_notices_what_is_broken() {
+    if !testbed::is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = testbed::Folder::new();
+    let table = folder.write("table.txt", SMALL_TABLE);
+    let whole = include_str!("../../../examples/ip-router.click");
+    for (step, text, broken) in BROKEN {
+        assert!(whole.contains(text), "examples/ip-router.click has no '{text}'");
+        let file = folder.write("router.click", whole.replace(text, broken));
+        let output = start(&["--table", &table, "--config", &file]).wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert_eq!(outcome(&text, step), "FAILED", "step '{step}':\n{text}");
+        assert_eq!(output.status.code(), Some(3), "{text}");
+        assert!(text.contains("A step failed"), "{text}");
+    }
+}
+
+/// What is done at the first line of a demo that has these words.
+type Action<'a> = (&'static str, &'a dyn Fn());
+
+/// Reads what the demo says, acts at lines that have certain words, each once, and returns all that it said with its exit code.
+fn act_at(mut demo: Child, mut actions: Vec<Action<'_>>) -> (String, Option<i32>) {
+    let stdout = demo.stdout.take().unwrap();
+    let mut text = String::new();
+    for line in std::io::BufRead::lines(std::io::BufReader::new(stdout)) {
+        let line = line.unwrap();
+        if let Some(at) = actions.iter().position(|(words, _)| line.contains(words)) {
+            (actions.remove(at).1)();
+        }
+        text += &line;
+        text.push('\n');
+    }
+    let output = demo.wait_with_output().unwrap();
+    let left: Vec<&str> = actions.iter().map(|(words, _)| *words).collect();
+    assert!(left.is_empty(), "{left:?} never came:\n{text}");
+    (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
+}
+
+/// Runs a command of `ip netns exec` in one of the namespaces of a demo.
+fn inside(process: u32, namespace: &str, command: &str) {
+    let name = format!("brickway-{process}-{namespace}");
+    let status = Command::new("ip").args(["netns", "exec", &name, "sh", "-c", command]).status().unwrap();
+    assert!(status.success(), "{name}: {command}");
+}
+
+#[test]
+fn a_dead_link_is_noticed() {
+    if !testbed::is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = testbed::Folder::new();
+    let table = folder.write("table.txt", SMALL_TABLE);
+    let demo = start(&["--table", &table]);
+    let process = demo.id();
+    let cut = || inside(process, "h2", "ip link set eth0 down");
+    let (text, code) = act_at(demo, vec![("ip-router.click with", &cut)]);
+    assert_eq!((outcome(&text, "ping"), code), ("FAILED", Some(3)), "{text}");
 }
 
 #[test]
@@ -167,6 +284,55 @@ fn a_cluster_loses_its_leader_and_another_node() {
     assert!(balanced > 0.0, "nothing went over other nodes:\n{text}");
     assert_eq!(left_behind(process), Vec::<String>::new());
     assert!(!of_the_cluster(process).1.exists(), "its files are still there");
+}
+
+/// Everything that the demo of a cluster shows is broken from outside, while the cluster works: what each step says is its own finding.
+#[test]
+fn each_step_of_the_cluster_notices_what_is_broken() {
+    if !testbed::is_root() || !has_daemons() {
+        return;
+    }
+    let _alone = alone();
+    let demo = start(&["--cluster"]);
+    let process = demo.id();
+    let filter = |namespace: &str, rule: &str| {
+        inside(
+            process,
+            namespace,
+            &format!(
+                "nft 'add table inet broken; add chain inet broken in {{ type filter hook input priority 0; }}; \
+                 add rule inet broken in {rule}'"
+            ),
+        );
+    };
+    let before = || {
+        // A class of packets, an answer that comes from nowhere, a router that does not answer, a lost route, a slow way.
+        filter("hb", "ip saddr 10.0.3.2 icmp type echo-request drop");
+        filter("ha", "icmp type time-exceeded drop");
+        filter("hc", "ip saddr 10.0.3.1 icmp type echo-reply drop");
+        filter("hn", "icmp type echo-request drop");
+        filter("hd", "ip protocol tcp limit rate over 20 kbytes/second drop");
+    };
+    let meanwhile = || {
+        // One packet in two is not heard.
+        inside(process, "hc", "nft flush ruleset");
+        filter("hc", "ip saddr 10.0.2.2 icmp type echo-request meta random & 1 == 0 drop");
+    };
+    let (text, code) = act_at(demo, vec![("sessions with FRR on", &before), ("kill -9 'a'", &meanwhile)]);
+    assert_eq!(code, Some(3), "{text}");
+    let failed = |step: &str| {
+        let is = |line: &&str| {
+            line.trim_start().strip_prefix(step).is_some_and(|rest| rest.trim_start().starts_with("FAILED"))
+        };
+        text.lines().filter(is).count()
+    };
+    for step in ["ping", "traceroute", "router", "learnt route"] {
+        assert!(failed(step) > 0, "step '{step}' noticed nothing:\n{text}");
+    }
+    assert_eq!(failed("iperf3"), 2, "{text}");
+    let lost = text.split_once("kill -9 'a'").unwrap().1;
+    assert!(lost.lines().any(|line| line.contains("FAILED  hb -> hc (10.0.3.2): ")), "{text}");
+    assert_eq!(left_behind(process), Vec::<String>::new());
 }
 
 #[test]

@@ -26,6 +26,8 @@ use std::ops::Bound;
 
 /// The number of the table that says which addresses are the host's own (`RT_TABLE_LOCAL`).
 pub(super) const LOCAL: u32 = 255;
+/// The number of the table that is asked last (`RT_TABLE_DEFAULT`).
+pub(super) const DEFAULT: u32 = 253;
 
 /// What comes before metrics where routes to a prefix are compared; the first is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

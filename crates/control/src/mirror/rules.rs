@@ -18,7 +18,7 @@
 //! | looks up in a table for which there was no room | what it selects is punted |
 //! | goto to a rule that is not there, or before it | nothing, as in the kernel |
 
-use super::routes::{Filter, LOCAL, MirrorFamily, View};
+use super::routes::{DEFAULT, Filter, LOCAL, MirrorFamily, View};
 use super::{Mirror, Problem};
 use crate::change::{Rule, RuleAction};
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
@@ -173,11 +173,20 @@ impl Mirror {
         let local = |draft: &(PolicyRule<A>, Draft)| {
             draft.0.selects_all() && draft.1 == Draft::Lookup(MAIN, ONLY_LOCAL)
         };
-        let hides_main = A::BITS == 128 && self.tables.local_networks[1] > 0;
+        // The two are one table over IPv4 until a rule comes, whatever that selects (net/ipv4/fib_rules.c, `fib_unmerge`).
+        let is_kernels = |rule: &Rule| {
+            matches!(
+                (rule.priority, rule.action),
+                (0, RuleAction::Table(LOCAL))
+                    | (32_766, RuleAction::Table(MAIN))
+                    | (32_767, RuleAction::Table(DEFAULT))
+            )
+        };
+        let is_split = A::BITS == 128 || !rules.iter().all(|rule| is_kernels(rule));
+        let hides_main = is_split && self.tables.local_networks[usize::from(A::BITS == 128)] > 0;
         match &drafts[..] {
             [only] if main(only) => None,
-            // Linux looks in table local first: its prefixes hide longer ones of the main table. Over IPv4
-            // the two are one table until there are rules.
+            // Linux looks in table local first: its prefixes hide longer ones of the main table.
             [first, second] if local(first) && main(second) && !hides_main => None,
             _ if rules.is_empty() => None,
             _ => Some(drafts),

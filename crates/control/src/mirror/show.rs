@@ -150,7 +150,7 @@ impl Mirror {
         let has_ipv4 = addresses.iter().any(|known| known.address.is_ipv4());
         let rp_filter = match switches.rp_filter {
             // With accept_local Linux asks no table (`fib_validate_source`).
-            0 if self.tables.local_networks[0] > 0 && !switches.accepts_own => NOT_OF_HOST,
+            0 if self.tables.own_routes > 0 && !switches.accepts_own => NOT_OF_HOST,
             // net/ipv4/fib_frontend.c, `no_addr`: without an address the way back has to be by it.
             2 if !has_ipv4 && !switches.is_in_vrf => 1,
             other => other,

@@ -32,9 +32,16 @@ pub(super) struct Tables {
     pub(super) peculiar: Marked,
     /// Prefixes to which a route has an MTU or an encapsulation, which are Linux's while it is the best.
     pub(super) punted_if_best: Marked,
-    /// How many routes there are to the host itself beside those of its addresses, and broadcast routes beside those of its networks,
-    /// over IPv4; how many networks table local has over IPv6.
+    /// How many networks table local has, over IPv4 and IPv6.
     pub(super) local_networks: [usize; 2],
+    /// How many routes there are over IPv4 to the host itself beside those of its addresses, and broadcast routes beside those of its
+    /// networks.
+    pub(super) own_routes: usize,
+}
+
+/// Whether a prefix is one address.
+fn is_whole(prefix: IpNet) -> bool {
+    prefix.prefix_len() == prefix.max_prefix_len()
 }
 
 /// Tables and prefixes with routes of a kind, and the number of these.
@@ -115,8 +122,7 @@ impl Mirror {
         let is_peculiar = was || is;
         let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.is_punted(&stored)));
         self.tables.punted_if_best.count(table, key.prefix(), had, has);
-        let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_local_network(&key, &stored)));
-        self.count_local_network(key.prefix(), was, is);
+        self.count_own(&key, old.as_ref(), new.as_ref());
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
             let standing = self.standing(table, filter, network, length);
@@ -195,34 +201,42 @@ impl Mirror {
     }
 
     /// Whether a route is among [`Tables::local_networks`].
-    fn is_local_network<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
-        const KERNEL: u8 = 2;
+    fn is_local_network<A: MirrorFamily>(key: &Key<A>) -> bool {
         let prefix = key.prefix();
-        let is_whole = prefix.prefix_len() == prefix.max_prefix_len();
-        if fixed::is_fixed(prefix) {
-            return false;
-        }
-        let is_hosts = || {
-            let kind = self.targets.get(stored.target).key.kind;
-            matches!(
-                kind,
-                RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast | RouteKind::Multicast
-            )
-        };
-        match prefix {
-            IpNet::V4(_) => is_hosts() && !(is_whole && stored.protocol == KERNEL),
-            IpNet::V6(_) => key.rank.is_local() && !is_whole,
-        }
+        key.rank.is_local() && !is_whole(prefix) && !fixed::is_fixed(prefix)
     }
 
-    /// There is a local network more, or less. With the first and the last one Linux does other things.
-    fn count_local_network(&mut self, prefix: IpNet, was: bool, is: bool) {
-        let count = &mut self.tables.local_networks[usize::from(matches!(prefix, IpNet::V6(_)))];
-        let had_some = *count > 0;
-        *count = *count + usize::from(is) - usize::from(was);
-        if had_some != (*count > 0) {
-            self.links.generation += 1;
-            self.policy.is_dirty = true;
+    /// Whether a route is among [`Tables::own_routes`].
+    fn is_own_route<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
+        const KERNEL: u8 = 2;
+        let (prefix, kind) = (key.prefix(), self.targets.get(stored.target).key.kind);
+        let is_hosts = matches!(
+            kind,
+            RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast | RouteKind::Multicast
+        );
+        matches!(prefix, IpNet::V4(_))
+            && is_hosts
+            && !fixed::is_fixed(prefix)
+            && !(is_whole(prefix) && stored.protocol == KERNEL)
+    }
+
+    /// There is a route more, or less. With the first local network and the first route of the host, and the last ones, Linux does
+    /// other things.
+    fn count_own<A: MirrorFamily>(&mut self, key: &Key<A>, old: Option<&Stored>, new: Option<&Stored>) {
+        let is_own = |of: Option<&Stored>| of.is_some_and(|stored| self.is_own_route(key, stored));
+        let is_network = |of: Option<&Stored>| of.is_some() && Self::is_local_network(key);
+        let networks = [is_network(old), is_network(new)];
+        let own = [is_own(old), is_own(new)];
+        let is_ipv6 = usize::from(matches!(key.prefix(), IpNet::V6(_)));
+        let counts =
+            [(&mut self.tables.local_networks[is_ipv6], networks), (&mut self.tables.own_routes, own)];
+        for (count, [was, is]) in counts {
+            let had_some = *count > 0;
+            *count = *count + usize::from(is) - usize::from(was);
+            if had_some != (*count > 0) {
+                self.links.generation += 1;
+                self.policy.is_dirty = true;
+            }
         }
     }
 

@@ -640,6 +640,31 @@ fn networks_in_table_local_hide_the_main_table_over_ipv6() {
     assert_eq!(decided(&mut mirror), forward(0, 1, IPV6));
 }
 
+#[test]
+fn networks_in_table_local_hide_the_main_table_over_ipv4_once_there_is_a_rule() {
+    let mut mirror = router_with_rules();
+    let decided = |mirror: &mut Mirror| {
+        mirror.publish();
+        mirror.route_by_rules(Some(0), Some(ip("10.1.0.1")), ip("8.8.8.8")).unwrap().decision
+    };
+    mirror.apply(KERNEL, Change::RuleGone(Rule { is_l3mdev: true, ..rule(1000, RuleAction::Table(0)) }));
+    let before = decided(&mut mirror);
+    // Of what is not a port.
+    let of_other = Rule { input: Some("br0".into()), ..rule(101, RuleAction::Table(100)) };
+    for kind in [RouteKind::Broadcast, RouteKind::Blackhole] {
+        let network = of_kind(255, "8.0.0.0/8", kind);
+        mirror.tell(via("8.8.8.0/24", "10.0.0.2", 1));
+        mirror.tell(network.clone());
+        let by_prefix = decided(&mut mirror);
+        assert!(by_prefix != before && mirror.policy().ipv4.is_main_only());
+        mirror.apply(KERNEL, Change::Rule(of_other.clone()));
+        assert_ne!(decided(&mut mirror), by_prefix, "{kind:?}");
+        mirror.apply(KERNEL, Change::RouteGone(network.key));
+        assert_eq!(decided(&mut mirror), by_prefix, "{kind:?}");
+        mirror.apply(KERNEL, Change::RuleGone(of_other.clone()));
+    }
+}
+
 fn rule(priority: u32, action: RuleAction) -> Rule {
     Rule {
         version: IpVersion::V4,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use router::table::thousands;
 use testbed::Namespace;
 
 /// Whether the user wants to stop.
@@ -70,12 +71,47 @@ pub(super) fn run(
 /// How long a host may take to answer another one's ping.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
+/// How often pings are tried of which some are lost. A machine that does too much else at a time loses one; a router that drops
+/// packets loses some each time.
+const TRIES: u32 = 3;
+
 /// The answers to some pings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ping {
     pub(super) sent: u64,
     pub(super) answered: u64,
     pub(super) average_ms: f64,
+    /// How often they were tried, of which this is the last time.
+    pub(super) tries: u32,
+}
+
+impl Ping {
+    /// Whether each was answered.
+    pub(super) fn is_whole(&self) -> bool {
+        self.sent > 0 && self.answered == self.sent
+    }
+
+    /// These and others.
+    pub(super) fn and(self, other: Ping) -> Ping {
+        Ping {
+            sent: self.sent + other.sent,
+            answered: self.answered + other.answered,
+            average_ms: self.average_ms.max(other.average_ms),
+            tries: self.tries.max(other.tries),
+        }
+    }
+}
+
+/// Pings, all of which are expected to be answered; `what` stands before.
+pub(super) fn all_answered(what: &str, ping: Ping) -> Result<String, String> {
+    let text =
+        format!("{what}{} of {} answered, all expected{}", ping.answered, ping.sent, again(ping.tries));
+    if ping.is_whole() { Ok(text) } else { Err(text) }
+}
+
+/// What a step says of being tried again.
+pub(super) fn again(tries: u32) -> String {
+    if tries > 1 { format!("; tried {tries} times") } else { String::new() }
 }
 
 /// What iperf3 measured.
@@ -83,6 +119,17 @@ pub(super) struct Ping {
 pub(super) struct Tcp {
     pub(super) bits_per_second: f64,
     pub(super) retransmissions: u64,
+}
+
+impl Tcp {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        format!(
+            "TCP h1 -> h3: {:.2} Gbit/s, {} retransmissions",
+            self.bits_per_second / 1e9,
+            thousands(self.retransmissions)
+        )
+    }
 }
 
 /// A host.
@@ -97,23 +144,30 @@ impl Host {
         self.ping_with(&["-c", &count.to_string(), "-W", "2", target], stop)
     }
 
-    /// Pings `count` times, and again as long as nothing is answered, for up to 20 s: a machine that does too much else at a time
-    /// answers late.
+    /// Pings `count` times, until all are answered: again as long as none is, for up to 20 s (a machine that does too much else at a
+    /// time answers late), and some times where some are.
     pub(super) fn reach(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
-        let end = Instant::now() + LONGEST_SILENCE;
-        let mut sent = 0;
-        loop {
-            let ping = self.ping(target, count, stop)?;
-            sent += ping.sent;
-            if ping.answered > 0 || Instant::now() >= end {
-                return Ok(Ping { sent, ..ping });
-            }
-        }
+        Self::until_whole(|| self.ping(target, count, stop))
     }
 
-    /// Pings with `size` bytes and fragmentation allowed.
-    pub(super) fn ping_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
-        self.ping_with(&["-c", "3", "-W", "2", "-M", "dont", "-s", &size.to_string(), target], stop)
+    /// The same with `size` bytes and fragmentation allowed.
+    pub(super) fn reach_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
+        let size = size.to_string();
+        let arguments = ["-c", "3", "-W", "2", "-M", "dont", "-s", &size, target];
+        Self::until_whole(|| self.ping_with(&arguments, stop))
+    }
+
+    fn until_whole(mut pings: impl FnMut() -> Result<Ping>) -> Result<Ping> {
+        let end = Instant::now() + LONGEST_SILENCE;
+        let (mut tries, mut in_part) = (0, 0);
+        loop {
+            tries += 1;
+            let ping = Ping { tries, ..pings()? };
+            in_part += u32::from(ping.answered > 0);
+            if ping.is_whole() || in_part == TRIES || Instant::now() >= end {
+                return Ok(ping);
+            }
+        }
     }
 
     fn ping_with(&self, arguments: &[&str], stop: &Stop) -> Result<Ping> {
@@ -136,12 +190,19 @@ impl Host {
         Ok(parse_mtu(&text))
     }
 
-    /// The addresses of the hops to `target`.
-    pub(super) fn traceroute(&self, target: &str, stop: &Stop) -> Result<Vec<String>> {
-        let mut command = self.namespace.command("traceroute");
-        command.args(["-n", "-q", "1", "-w", "2", "-m", "5", target]);
-        let (_, text) = run(&mut command, Duration::from_secs(60), Some(stop), &mut || {})?;
-        Ok(parse_traceroute(&text))
+    /// The addresses of the hops to `target`, asked for some times until they are `expected`.
+    pub(super) fn traceroute(&self, target: &str, expected: &[&str], stop: &Stop) -> Result<Vec<String>> {
+        let mut hops = Vec::new();
+        for _ in 0..TRIES {
+            let mut command = self.namespace.command("traceroute");
+            command.args(["-n", "-q", "1", "-w", "2", "-m", "5", target]);
+            let (_, text) = run(&mut command, Duration::from_secs(60), Some(stop), &mut || {})?;
+            hops = parse_traceroute(&text);
+            if hops == expected {
+                break;
+            }
+        }
+        Ok(hops)
     }
 
     /// iperf3 to `server`, at `target`, for `seconds`, with more `options`.
@@ -207,9 +268,6 @@ fn parse_iperf(text: &str) -> Result<Tcp, String> {
     }
     let bits_per_second = value["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0);
     let retransmissions = value["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0);
-    if bits_per_second <= 0.0 {
-        return Err("iperf3 moved nothing".into());
-    }
     Ok(Tcp { bits_per_second, retransmissions })
 }
 
@@ -222,7 +280,7 @@ mod tests {
         let text = "PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n64 bytes from 10.0.1.2\n\n\
             --- 10.0.1.2 ping statistics ---\n5 packets transmitted, 4 received, 20% packet loss, time 80ms\n\
             rtt min/avg/max/mdev = 0.080/0.125/0.200/0.040 ms\n";
-        assert_eq!(parse_ping(text), Ping { sent: 5, answered: 4, average_ms: 0.125 });
+        assert_eq!(parse_ping(text), Ping { sent: 5, answered: 4, average_ms: 0.125, tries: 0 });
         assert_eq!(parse_ping("ping: connect: Network is unreachable"), Ping::default());
         let error = "From 10.0.0.1 icmp_seq=1 Frag needed and DF set (mtu = 1400)";
         assert_eq!(parse_mtu(error), Some(1400));

@@ -4,7 +4,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | this one | the command line; the demo of one router |
-//! | `network`, `summary` | its namespaces; what its router says at the end |
+//! | `network`, `steps`, `summary` | its namespaces; what hosts try; what its router says at the end |
 //! | `cluster` | the demo of four servers that are one router |
 //! | `page` | the router's web page, for `--keep` |
 //! | `hosts` | what a person types on hosts |
@@ -15,6 +15,7 @@ mod hosts;
 mod network;
 mod page;
 mod report;
+mod steps;
 mod summary;
 
 use std::io::{BufRead, BufReader, Write};
@@ -30,12 +31,12 @@ use hosts::Stop;
 use network::{HOSTS, Network};
 use report::Report;
 use router::output::say_line;
-use router::table::thousands;
 use summary::{READ_SCRIPT, READ_TABLE, Totals, parse_summary, summarise};
 
 /// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
 /// router between them that runs examples/ip-router.click and a real routing table. With --lua the router is a script, and the routes
-/// are Linux's. With --cluster four servers that are one router, and two of them die.
+/// are Linux's. With --cluster four servers that are one router, and two of them die. Each step names what it expects, and fails
+/// where that is missed.
 #[derive(Args, Debug)]
 #[command(
     after_help = "It needs root, and the programs ip, ping, traceroute, iperf3 and ethtool ('make demo' \
@@ -51,6 +52,9 @@ pub(crate) struct DemoArguments {
     /// The router is this script, as `brickway lua FILE` runs it
     #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
     lua: Option<PathBuf>,
+    /// The router's configuration, in the place of examples/ip-router.click: a copy that you changed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster", "lua"])]
+    config: Option<PathBuf>,
     /// The routing table: PREFIX ORIGIN lines, gzip or not
     #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE", conflicts_with = "cluster")]
     table: PathBuf,
@@ -88,6 +92,11 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     if let Some(script) = arguments.lua.as_ref().filter(|script| !script.is_file()) {
         bail!("no script at '{}'; expected one like examples/lua/router.lua", script.display());
     }
+    let configuration = match &arguments.config {
+        Some(file) => std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the configuration '{}'", file.display()))?,
+        None => CONFIGURATION.to_owned(),
+    };
     // Before anything is made: it must have a route to the address that is tried.
     network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
     let stop = Stop::on_ctrl_c()?;
@@ -105,9 +114,13 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             report.live("routes       the table's routes become Linux's");
             network.route_by_linux(&arguments.table, MTU, &stop)?;
         }
-        let mut router = Running::start(arguments, &network, &stop)?;
+        let linux = network.linux_alone(arguments.lua.is_some(), arguments.seconds, &stop, &report)?;
+        report.step("Linux alone", linux.clone().map(|tcp| tcp.text()));
+        let before = network.hosts_counters()?;
+        let mut router = Running::start(arguments, &configuration, &network, &stop)?;
         report.step("router", Ok(router.banner.clone()));
-        exercise(arguments, &network, &stop, &router, &mut report)?;
+        let linux = linux.map(|tcp| tcp.bits_per_second).unwrap_or_default();
+        steps::exercise(arguments, &network, &stop, (&router, linux), &mut report)?;
         if arguments.keep && !stop.is_set() {
             report.line("\n  The router runs on. In another terminal, for instance:");
             report
@@ -123,7 +136,13 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             }
         }
         report.clear_live();
-        router.finish()
+        let totals = router.finish()?;
+        // Who plays with the router does so until it ends, and its counters with it.
+        if arguments.lua.is_none() && !arguments.keep && !stop.is_set() {
+            let after = network.hosts_counters()?;
+            report.step("counters", totals.agree_with(after.0 - before.0, after.1 - before.1));
+        }
+        anyhow::Ok(totals)
     })();
     drop(network);
     let totals = result?;
@@ -137,11 +156,13 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         say_line!("\nA step failed; everything is cleaned up.");
         return Ok(ExitCode::from(3));
     }
-    let what = match &arguments.lua {
-        Some(script) => format!("script is {}", script.display()),
-        None => "configuration is examples/ip-router.click".to_owned(),
+    let what = match (&arguments.lua, &arguments.config) {
+        (Some(script), _) => format!("script is {}: read it, change it, run it again.", script.display()),
+        (_, Some(file)) => format!("configuration is {}.", file.display()),
+        _ => "configuration is examples/ip-router.click: read it, change a copy, give that with --config."
+            .to_owned(),
     };
-    say_line!("\nAll hosts were reached. The {what}: read it, change it, run it again.");
+    say_line!("\nAll hosts were reached. The {what}");
     if !arguments.keep {
         say_line!("With --keep (make demo KEEP=1) the router stays, with a web page that shows it at work.");
     }
@@ -182,7 +203,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(arguments: &DemoArguments, network: &Network, stop: &Stop) -> Result<Self> {
+    fn start(arguments: &DemoArguments, configuration: &str, network: &Network, stop: &Stop) -> Result<Self> {
         let program = crate::program::router()?.display().to_string();
         let table = arguments.table.canonicalize().context("cannot find the routing table")?;
         let mut command = network.router.command(&program);
@@ -193,8 +214,10 @@ impl Running {
                 (script.file_name().unwrap_or_default().to_string_lossy(), &READ_SCRIPT[..])
             }
             None => {
+                let file = arguments.config.as_deref().and_then(std::path::Path::file_name);
+                let name = file.map_or("ip-router.click".into(), |name| name.to_string_lossy());
                 command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
-                ("ip-router.click".into(), &READ_TABLE[..])
+                (name, &READ_TABLE[..])
             }
         };
         if arguments.keep {
@@ -208,7 +231,7 @@ impl Running {
         let begin = Instant::now();
         let mut child = command.spawn().context("cannot start the router")?;
         let mut stdin = child.stdin.take().context("the router has no standard input")?;
-        stdin.write_all(CONFIGURATION.as_bytes()).context("the router does not read its configuration")?;
+        stdin.write_all(configuration.as_bytes()).context("the router does not read its configuration")?;
         drop(stdin);
         let stderr = child.stderr.take().context("the router has no standard error")?;
         let (sender, lines) = channel();
@@ -276,87 +299,4 @@ impl Drop for Running {
             let _ = self.child.wait();
         }
     }
-}
-
-/// Everything a newcomer would try.
-fn exercise(
-    arguments: &DemoArguments,
-    network: &Network,
-    stop: &Stop,
-    router: &Running,
-    report: &mut Report,
-) -> Result<()> {
-    let (mut sent, mut answered, mut slowest_ms, mut all) = (0, 0, 0.0f64, true);
-    for from in 0..HOSTS {
-        for to in (0..HOSTS).filter(|&to| to != from) {
-            report.live(&format!("ping         h{from} -> h{to}"));
-            let ping = network.hosts[from].reach(&format!("10.0.{to}.2"), 5, stop)?;
-            all &= ping.answered > 0;
-            sent += ping.sent;
-            answered += ping.answered;
-            slowest_ms = slowest_ms.max(ping.average_ms);
-        }
-    }
-    let text = format!(
-        "{answered} of {sent} answered, {} pairs of hosts, {slowest_ms:.2} ms on average at most",
-        HOSTS * (HOSTS - 1)
-    );
-    report.step("ping", if all { Ok(text) } else { Err(text) });
-
-    let (gateway, routes) = network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
-    network.hosts[gateway].namespace.ip(&format!("addr add {FAR_ADDRESS}/32 dev lo"))?;
-    let from = (gateway + 1) % HOSTS;
-    let ping = network.hosts[from].reach(FAR_ADDRESS, 5, stop)?;
-    let text = format!(
-        "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
-        thousands(routes),
-        ping.answered,
-        ping.sent
-    );
-    report.step("real route", if ping.answered > 0 { Ok(text) } else { Err(text) });
-
-    let ping = network.hosts[0].reach("10.0.0.1", 3, stop)?;
-    let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
-    report.step("router", if ping.answered > 0 { Ok(text) } else { Err(text) });
-
-    let hops = network.hosts[0].traceroute("10.0.3.2", stop)?;
-    let text = format!("h0 -> h3: {}", hops.join(", "));
-    report.step("traceroute", if hops == ["10.0.0.1", "10.0.3.2"] { Ok(text) } else { Err(text) });
-
-    let mtu = network.hosts[0].too_big("10.0.2.2", 1472, stop)?;
-    report.step(
-        "too big",
-        match mtu {
-            Some(mtu) if mtu == MTU => {
-                Ok(format!("1,500 bytes with DF set: ICMP fragmentation needed, MTU {mtu}"))
-            }
-            Some(mtu) => Err(format!("the ICMP error says MTU {mtu} instead of {MTU}")),
-            None => Err("no ICMP error for a packet of 1,500 bytes with DF set".into()),
-        },
-    );
-    let fragments = network.hosts[1].ping_fragmented("10.0.2.2", 1472, stop)?;
-    let text = format!(
-        "1,500 bytes without DF: sent on in pieces, {} of {} answered",
-        fragments.answered, fragments.sent
-    );
-    report.step("fragments", if fragments.answered > 0 { Ok(text) } else { Err(text) });
-
-    let seconds = arguments.seconds;
-    let mut show = || {
-        if let Some(line) = router.latest() {
-            report.live(&format!("iperf3       {line}"));
-        }
-    };
-    let tcp = network.hosts[1].iperf((&network.hosts[3], "10.0.3.2"), seconds, &[], stop, &mut show)?;
-    report.step(
-        "iperf3",
-        tcp.map(|tcp| {
-            format!(
-                "TCP h1 -> h3: {:.2} Gbit/s for {seconds} s, {} retransmissions",
-                tcp.bits_per_second / 1e9,
-                thousands(tcp.retransmissions)
-            )
-        }),
-    );
-    Ok(())
 }

@@ -7,7 +7,8 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use testbed::Namespace;
 
-use super::hosts::{Host, Stop};
+use super::hosts::{Host, Stop, Tcp};
+use super::report::Report;
 
 /// Number of hosts, and of the router's ports.
 pub(super) const HOSTS: usize = 4;
@@ -41,12 +42,9 @@ impl Network {
     /// Makes the router's namespace what a router of Linux is: addresses, routes of the table, forwarding. The link to the third
     /// host has the MTU `mtu` at both ends.
     pub(super) fn route_by_linux(&self, table: &Path, mtu: u32, stop: &Stop) -> Result<()> {
-        for number in 0..HOSTS {
-            self.router.ip(&format!("addr add 10.0.{number}.1/24 dev eth{number}"))?;
-        }
+        self.give_addresses()?;
         self.router.ip(&format!("link set eth2 mtu {mtu}"))?;
         self.hosts[2].namespace.ip(&format!("link set eth0 mtu {mtu}"))?;
-        self.router.script("echo 1 > /proc/sys/net/ipv4/ip_forward")?;
         let mut ip = self.router.command("ip");
         let mut ip = ip.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().context("cannot start ip")?;
         let mut lines = BufWriter::new(ip.stdin.take().context("ip has no standard input")?);
@@ -60,6 +58,68 @@ impl Network {
             true => Ok(()),
             false => bail!("ip did not add the table's routes to Linux"),
         }
+    }
+}
+
+impl Network {
+    /// Linux routes between the hosts.
+    fn give_addresses(&self) -> Result<()> {
+        for number in 0..HOSTS {
+            self.router.ip(&format!("addr add 10.0.{number}.1/24 dev eth{number}"))?;
+        }
+        self.router.script("echo 1 > /proc/sys/net/ipv4/ip_forward")
+    }
+
+    /// Nobody does.
+    fn take_addresses(&self) -> Result<()> {
+        for number in 0..HOSTS {
+            self.router.ip(&format!("addr flush dev eth{number}"))?;
+        }
+        self.router.script("echo 0 > /proc/sys/net/ipv4/ip_forward")
+    }
+
+    /// TCP from the second host to the last one.
+    pub(super) fn tcp(
+        &self,
+        seconds: u32,
+        stop: &Stop,
+        idle: &mut dyn FnMut(),
+    ) -> Result<Result<Tcp, String>> {
+        let [_, from, .., to] = &self.hosts[..] else { bail!("the demo has at least three hosts") };
+        let target = format!("10.0.{}.2", HOSTS - 1);
+        from.iperf((to, &target), seconds, &[], stop, idle)
+    }
+
+    /// The same through Linux alone, on the same links: what the router is compared with.
+    pub(super) fn linux_alone(
+        &self,
+        routes_already: bool,
+        seconds: u32,
+        stop: &Stop,
+        report: &Report,
+    ) -> Result<Result<Tcp, String>> {
+        report.live("Linux alone  TCP h1 -> h3");
+        if !routes_already {
+            self.give_addresses()?;
+        }
+        let tcp = self.tcp(seconds, stop, &mut || {});
+        if !routes_already {
+            self.take_addresses()?;
+        }
+        tcp
+    }
+
+    /// Packets that the hosts have sent and received.
+    pub(super) fn hosts_counters(&self) -> Result<(u64, u64)> {
+        let (mut sent, mut received) = (0, 0);
+        for host in &self.hosts {
+            let text = host.namespace.run("ip -json -stats link show dev eth0")?;
+            let links: serde_json::Value = serde_json::from_str(&text).context("what ip says of a link")?;
+            let packets =
+                |way: &str| links[0]["stats64"][way]["packets"].as_u64().context("a host's counters");
+            (sent, received) = (sent + packets("tx")?, received + packets("rx")?);
+        }
+        Ok((sent, received))
     }
 }
 

@@ -49,7 +49,37 @@ impl Answers {
     }
 }
 
+/// One of so many packets may be missing where counters are compared: it was on its way when they were read.
+const ONE_IN: u64 = 1_000;
+
 impl Totals {
+    /// Packets of the elements of a class.
+    fn packets_of(&self, class: &str) -> u64 {
+        let of_class = self.elements.iter().filter(|element| element["class"] == class);
+        of_class.filter_map(|element| element["packets"].as_u64()).sum()
+    }
+
+    /// Whether the router counted what the hosts did. What it received and dropped is counted by the reason.
+    pub(super) fn agree_with(&self, hosts_sent: u64, hosts_received: u64) -> Result<String, String> {
+        let from = self.elements.iter().filter(|element| element["class"] == "FromDevice");
+        let lost: u64 = from
+            .flat_map(|element| element["drops"].as_object().into_iter().flatten())
+            .filter_map(|(_, count)| count.as_u64())
+            .sum();
+        let (received, sent) = (self.packets_of("FromDevice") + lost, self.packets_of("ToDevice"));
+        let text = format!(
+            "the router received {} of {} packets that hosts sent, {} of them lost; hosts received {} of {} that it sent (1 in {} may differ)",
+            thousands(received),
+            thousands(hosts_sent),
+            thousands(lost),
+            thousands(hosts_received),
+            thousands(sent),
+            thousands(ONE_IN)
+        );
+        let agree = |a: u64, b: u64| a > 0 && a.abs_diff(b) <= a / ONE_IN;
+        if agree(hosts_sent, received) && agree(hosts_received, sent) { Ok(text) } else { Err(text) }
+    }
+
     /// See [`Answers::verdict`].
     pub(super) fn verdict(&self) -> Result<String, String> {
         self.answers.verdict()
@@ -77,15 +107,7 @@ pub(super) fn parse_summary(text: &str) -> (Answers, Vec<serde_json::Value>) {
 /// The routing table, packets, rate, loss, and the cycles by class of element.
 pub(super) fn summarise(totals: &Totals) {
     let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
-    let of_class = |class: &str| -> u64 {
-        totals
-            .elements
-            .iter()
-            .filter(|element| element["class"] == class)
-            .map(|element| number(element, "packets") as u64)
-            .sum()
-    };
-    let (received, sent) = (of_class("FromDevice"), of_class("ToDevice"));
+    let (received, sent) = (totals.packets_of("FromDevice"), totals.packets_of("ToDevice"));
     let number_of = |text: Option<&str>| text.and_then(|digits| digits.parse::<u64>().ok());
     let (Ok(verdict) | Err(verdict)) = totals.verdict();
     match number_of(totals.answers.figure("routes")) {
@@ -186,5 +208,21 @@ mod tests {
             |state, errors| parse_summary(&format!("main.state:\n{state}\nmain.errors:\n{errors}\n")).0;
         assert_eq!(script("running", 0).verdict(), Ok("script running, 0 calls failed".into()));
         assert!(script("running", 1).verdict().is_err() && script("stopped: x", 0).verdict().is_err());
+    }
+
+    #[test]
+    fn counters_agree_with_what_hosts_saw() {
+        let text = "{\"class\":\"FromDevice\",\"packets\":8990,\"drops\":{\"ring full in the kernel\":10}}\n\
+            {\"class\":\"ToDevice\",\"packets\":9000}\n{\"class\":\"Tee\",\"packets\":7}\n";
+        let (answers, elements) = parse_summary(text);
+        let totals = Totals { elements, answers, seconds: 1.0, ready: 1.0 };
+        let text = totals.agree_with(9_000, 9_005).unwrap();
+        assert!(
+            text.starts_with("the router received 9,000 of 9,000 packets that hosts sent, 10 of them lost;"),
+            "{text}"
+        );
+        for (sent, received) in [(0, 9_000), (8_900, 9_000), (9_100, 9_000), (9_000, 8_900), (9_000, 9_100)] {
+            assert!(totals.agree_with(sent, received).is_err(), "{sent} {received}");
+        }
     }
 }

@@ -41,11 +41,30 @@ pub(crate) struct Judge {
     pub(crate) has_paths6: bool,
     /// Whether eth3 may leave the bridge that is a port.
     pub(crate) member_leaves: bool,
+    /// Whether there may be interfaces above ports, with MAC addresses of their own. The host gets what comes to these as from the
+    /// port, and names itself by an address of that in an ICMPv6 error (docs/sysctls.md).
+    pub(crate) has_stations: bool,
     /// Whether a port is without an IPv4 address now.
     pub(crate) lacks_ipv4: bool,
     /// Whether an interface has IPv6 addresses now, but no link-local one: Linux, which asks for neighbours from that one, finds none
     /// for what it forwards. For what our slow path sends it asks from another one (docs/sysctls.md).
     pub(crate) lacks_link_local: bool,
+}
+
+/// The frames, without who sends an ICMPv6 error.
+fn without_source(outcome: &Outcome) -> Outcome {
+    let mut outcome = outcome.clone();
+    for (_, frame) in &mut outcome {
+        if frame.len() > 14 + 40 + 4
+            && frame[12..14] == [0x86, 0xdd]
+            && frame[14 + 6] == 58
+            && frame[54] < 128
+        {
+            frame[14 + 8..14 + 24].fill(0);
+            frame[56..58].fill(0);
+        }
+    }
+    outcome
 }
 
 /// UDP port 68.
@@ -70,6 +89,7 @@ impl Judge {
             || (self.filters && self.is_unjudged && linux.iter().all(|frame| ours.contains(frame)))
             // A path may lead to a port whose frames a bridge takes, and then nowhere.
             || ((self.is_multipath || self.has_paths6 && is_ipv6) && (linux.len() == ours.len() || self.is_unjudged))
+            || (self.has_stations && is_ipv6 && without_source(linux) == without_source(ours))
             || (self.lacks_link_local && is_ipv6 && linux.is_empty())
             // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
             || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))

@@ -83,6 +83,7 @@ impl Scenario {
             has_paths6: false,
             member_leaves: !self.kind.ports.contains(&"eth3")
                 && any(&|change| change.contains("eth3 nomaster") || change.contains("link del br0")),
+            has_stations: any(&|change| change.contains("macvlan")),
             lacks_ipv4: false,
             lacks_link_local: false,
         }

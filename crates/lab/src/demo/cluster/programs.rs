@@ -223,6 +223,9 @@ fn bird(neighbour: &Station) -> String {
     text
 }
 
+/// How many pings [`Pings`] sends.
+pub(super) const PINGS_A_SECOND: f64 = 100.0;
+
 /// Pings without end, a hundred a second.
 #[derive(Debug)]
 pub(super) struct Pings(Running);
