@@ -84,6 +84,7 @@ impl Scenario {
             member_leaves: !self.kind.ports.contains(&"eth3")
                 && any(&|change| change.contains("eth3 nomaster") || change.contains("link del br0")),
             has_stations: any(&|change| change.contains("macvlan")),
+            leaves_ipv4: any(&|change| change.contains("accept_local")),
             lacks_ipv4: false,
             lacks_link_local: false,
         }
