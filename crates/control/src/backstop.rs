@@ -134,22 +134,24 @@ impl Parts {
     }
 
     /// Finds the interface of the port: the one that it was, under whatever name. Where that is gone, it is one of its
-    /// last name, or one of the port's, as for the port itself (`Interface` of crate `ports`).
-    fn find(&mut self, links: &BTreeMap<InterfaceIndex, Link>) {
-        let named = |name: &str| Some(links.values().find(|link| link.name == name)?.index);
-        let by_name = || named(&self.last).or_else(|| named(&self.port));
-        self.own = self.own.filter(|own| links.contains_key(own)).or_else(by_name);
+    /// last name, or one of the port's, as for the port itself (`Interface` of crate `ports`), but not another port's.
+    fn find(&mut self, links: &BTreeMap<InterfaceIndex, Link>, taken: &mut BTreeSet<InterfaceIndex>) {
+        let is_free = |link: &&Link| !taken.contains(&link.index);
+        let named = |name: &str| Some(links.values().filter(is_free).find(|link| link.name == name)?.index);
+        self.own = self.own.or_else(|| named(&self.last)).or_else(|| named(&self.port));
+        taken.extend(self.own);
         if let Some(link) = self.own.and_then(|own| links.get(&own)) {
             self.last.clone_from(&link.name);
         }
     }
 
-    /// Takes what an earlier router's table has, while no interface has the port's name: the interface had another one then, and is
-    /// the port's still.
+    /// Takes what an earlier table has, while no interface has the port's name: the interface had another one then, and is the port's
+    /// still. A table that no process has is of a router that has ended: the interface may have been renamed since.
     fn remember(
         &mut self,
         netfilter: &mut Netfilter,
         links: &BTreeMap<InterfaceIndex, Link>,
+        is_left: bool,
     ) -> io::Result<()> {
         if links.values().any(|link| link.name == self.port) {
             return Ok(());
@@ -162,8 +164,8 @@ impl Parts {
         }));
         let owns = netfilter.elements(&table, OWN)?;
         let mut of_table = links.values().filter(|link| owns.contains(&link.index.to_ne_bytes().to_vec()));
-        // Another one may have got the number meanwhile.
-        self.own = of_table.find(|link| self.names.contains(&link.name)).map(|link| link.index);
+        // While a router followed the interfaces, another one may have got the number.
+        self.own = of_table.find(|link| is_left || self.names.contains(&link.name)).map(|link| link.index);
         Ok(())
     }
 
@@ -188,8 +190,9 @@ impl Parts {
 
 /// Brings all parts up to date. Returns the interfaces that belong to none.
 fn gather(parts: &mut [Parts], links: &BTreeMap<InterfaceIndex, Link>) -> BTreeSet<InterfaceIndex> {
-    parts.iter_mut().for_each(|parts| parts.find(links));
-    let owns: BTreeSet<InterfaceIndex> = parts.iter().filter_map(|parts| parts.own).collect();
+    parts.iter_mut().for_each(|parts| parts.own = parts.own.filter(|own| links.contains_key(own)));
+    let mut owns: BTreeSet<InterfaceIndex> = parts.iter().filter_map(|parts| parts.own).collect();
+    parts.iter_mut().for_each(|parts| parts.find(links, &mut owns));
     parts.iter_mut().for_each(|parts| parts.gather(links, &owns));
     let is_of_one = |index: &InterfaceIndex| parts.iter().any(|parts| parts.all.contains(index));
     let others = links.keys().copied().filter(|index| !is_of_one(index)).collect();
@@ -224,10 +227,10 @@ impl Backstop {
         let watch = LinkWatch::open()?;
         let known = netfilter.tables()?;
         let mut parts: Vec<Parts> = ports.iter().map(|port| Parts::new(port.name.clone())).collect();
-        for part in
-            parts.iter_mut().filter(|part| known.iter().any(|(name, _)| *name == table_of(&part.port)))
-        {
-            part.remember(&mut netfilter, watch.links())?;
+        for part in &mut parts {
+            if let Some((_, flags)) = known.iter().find(|(name, _)| *name == table_of(&part.port)) {
+                part.remember(&mut netfilter, watch.links(), flags & OWNER == 0)?;
+            }
         }
         let others = gather(&mut parts, watch.links());
         let told = sets(&parts, &others);
@@ -639,12 +642,12 @@ mod tests {
                 assert_eq!((own(&backstop), backstop.parts[0].last.as_str()), (1, "lan0"));
             }
             drop(backstop);
-            // Another one has the number, or the name of the port.
-            ip("link set lan0 name apart");
+            // Renamed since.
+            ip("link set lan0 name lan1");
             let backstop = raised(&[port("eth1", true)], None);
-            assert_eq!(own(&backstop), 0);
+            assert_eq!((own(&backstop), backstop.parts[0].last.as_str()), (1, "lan1"));
             drop(backstop);
-            ip("link set apart name lan0");
+            // Another one has the name of the port.
             ip("link add eth1 type veth peer name beside");
             let backstop = raised(&[port("eth1", true)], None);
             assert_eq!((own(&backstop), backstop.parts[0].last.as_str()), (1, "eth1"));
@@ -665,5 +668,25 @@ mod tests {
                 backstop.parts[0].own.is_none()
             }));
         });
+    }
+
+    #[test]
+    fn an_interface_is_of_one_port() {
+        let all = |names: &[(u32, &str)]| {
+            names
+                .iter()
+                .map(|&(index, name)| (index, link(index, name, "", 0, 0)))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let mut parts = ["eth1", "eth2"].map(|name| Parts::new(name.to_owned()));
+        let mut owns = |names: &[(u32, &str)]| {
+            gather(&mut parts, &all(names));
+            [parts[0].own, parts[1].own]
+        };
+        assert_eq!(owns(&[(2, "eth1"), (3, "eth2")]), [Some(2), Some(3)]);
+        // The first is gone, and the second one has its name for a while.
+        assert_eq!(owns(&[(3, "eth1")]), [None, Some(3)]);
+        assert_eq!(owns(&[(3, "eth2")]), [None, Some(3)]);
+        assert_eq!(owns(&[(2, "eth1"), (3, "eth2")]), [Some(2), Some(3)]);
     }
 }

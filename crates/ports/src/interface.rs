@@ -28,7 +28,8 @@ type KernelName = [libc::c_char; libc::IFNAMSIZ];
 ///
 /// It is that of its index, whatever its name becomes, and another one that gets the name meanwhile is not it. When it is
 /// gone, or has left the network namespace for a moment, the next one is it that has the name: the one that it had last, or
-/// the one that it was named by. All that were named alike in a network namespace are the same.
+/// the one that it was named by; alternative names count at the start. All that were named alike in a network namespace are
+/// the same.
 pub(crate) struct Interface {
     name: String,
     socket: OwnedFd,
@@ -134,6 +135,10 @@ impl Interface {
             let witness = witness_on(index).map(Arc::new);
             // The name that it has, where this one is an alternative. The witness is on what had the name before and after.
             let found = (self.index_of_name(name) == Some(index)).then(|| self.name_of_index(index))??;
+            // Alternative names count at the start alone, as for what follows Linux.
+            if known.index.is_some() && found != name {
+                return None;
+            }
             Some(Known { index: Some(index), name: found, witness })
         });
         let found = found.next().ok_or_else(|| no_such_interface(&self.name))?;
@@ -606,9 +611,12 @@ mod tests {
             // Both come back, each with the other one's name.
             elsewhere(&[("left", "right"), ("right", "left")]);
             assert_eq!([&left, &right].map(|it| it.index().unwrap()), [second, first]);
-            // Another one has the number.
+            // Another one has the number, or the name as an alternative one.
             ip("link set left name away");
             ip("link del away");
+            ip("link add apart type bridge");
+            ip("link property add dev apart altname left");
+            assert!(!left.exists());
             ip(&format!("link add other index {second} type bridge"));
             assert!(!left.exists());
         });

@@ -186,7 +186,10 @@ fn seen<T: Traffic>(bench: &mut Bench, in_order: bool, data_alone: bool) -> Vec<
                 ));
             }
         }
-        seen.push(format!("{name}: {:?}", graph.element_stats(element).drops));
+        // In the order in which they came first, which within a burst is no matter.
+        let mut drops = graph.element_stats(element).drops;
+        drops.sort();
+        seen.push(format!("{name}: {drops:?}"));
     }
     seen.extend(bench.messages());
     seen

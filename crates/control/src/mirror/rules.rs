@@ -173,7 +173,7 @@ impl Mirror {
         let local = |draft: &(PolicyRule<A>, Draft)| {
             draft.0.selects_all() && draft.1 == Draft::Lookup(MAIN, ONLY_LOCAL)
         };
-        // The two are one table over IPv4 until a rule comes, whatever that selects (net/ipv4/fib_rules.c, `fib_unmerge`).
+        // The two are one table over IPv4 until a rule comes or goes, whatever it selects (net/ipv4/fib_rules.c, `fib_unmerge`).
         let is_kernels = |rule: &Rule| {
             matches!(
                 (rule.priority, rule.action),
@@ -182,7 +182,7 @@ impl Mirror {
                     | (32_767, RuleAction::Table(DEFAULT))
             )
         };
-        let is_split = A::BITS == 128 || !rules.iter().all(|rule| is_kernels(rule));
+        let is_split = A::BITS == 128 || rules.len() < 3 || !rules.iter().all(|rule| is_kernels(rule));
         let hides_main = is_split && self.tables.local_networks[usize::from(A::BITS == 128)] > 0;
         match &drafts[..] {
             [only] if main(only) => None,

@@ -662,6 +662,14 @@ fn networks_in_table_local_hide_the_main_table_over_ipv4_once_there_is_a_rule() 
         mirror.apply(KERNEL, Change::RouteGone(network.key));
         assert_eq!(decided(&mut mirror), by_prefix, "{kind:?}");
         mirror.apply(KERNEL, Change::RuleGone(of_other.clone()));
+        // So it is where one of the kernel's own is gone.
+        mirror.tell(network.clone());
+        let default = rule(32767, RuleAction::Table(253));
+        mirror.apply(KERNEL, Change::RuleGone(default.clone()));
+        assert_ne!(decided(&mut mirror), by_prefix, "{kind:?}");
+        mirror.apply(KERNEL, Change::Rule(default));
+        assert_eq!(decided(&mut mirror), by_prefix, "{kind:?}");
+        mirror.apply(KERNEL, Change::RouteGone(network.key));
     }
 }
 
