@@ -134,7 +134,7 @@ impl Parts {
     }
 
     /// Finds the interface of the port: the one that it was, under whatever name. Where that is gone, it is one of its
-    /// last name, or one of the port's, as for the port itself (`Interface` of crate `ports`), but not another port's.
+    /// last name, or one of the port's, but not another port's. `Interface` of crate `ports` does the same.
     fn find(&mut self, links: &BTreeMap<InterfaceIndex, Link>, taken: &mut BTreeSet<InterfaceIndex>) {
         let is_free = |link: &&Link| !taken.contains(&link.index);
         let named = |name: &str| Some(links.values().filter(is_free).find(|link| link.name == name)?.index);
@@ -145,8 +145,9 @@ impl Parts {
         }
     }
 
-    /// Takes what an earlier table has, while no interface has the port's name: the interface had another one then, and is the port's
-    /// still. A table that no process has is of a router that has ended: the interface may have been renamed since.
+    /// Takes what an earlier table has, while no interface has the port's name: the interface had another one then,
+    /// and is the port's still. With `is_left` no process has that table: the interface may have been renamed since
+    /// its router ended.
     fn remember(
         &mut self,
         netfilter: &mut Netfilter,

@@ -186,7 +186,7 @@ fn seen<T: Traffic>(bench: &mut Bench, in_order: bool, data_alone: bool) -> Vec<
                 ));
             }
         }
-        // In the order in which they came first, which within a burst is no matter.
+        // They stand in the order of their first packets, which may be another within a burst.
         let mut drops = graph.element_stats(element).drops;
         drops.sort();
         seen.push(format!("{name}: {drops:?}"));

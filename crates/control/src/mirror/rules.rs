@@ -173,7 +173,8 @@ impl Mirror {
         let local = |draft: &(PolicyRule<A>, Draft)| {
             draft.0.selects_all() && draft.1 == Draft::Lookup(MAIN, ONLY_LOCAL)
         };
-        // The two are one table over IPv4 until a rule comes or goes, whatever it selects (net/ipv4/fib_rules.c, `fib_unmerge`).
+        // Over IPv4 the two are one table until a rule comes or goes, whatever it selects (net/ipv4/fib_rules.c,
+        // `fib_unmerge`).
         let is_kernels = |rule: &Rule| {
             matches!(
                 (rule.priority, rule.action),

@@ -138,7 +138,8 @@ impl Mirror {
         })
     }
 
-    /// Ports whose interface has another name in Linux while another interface has the port's: each with the name of its interface.
+    /// Ports whose interface has another name in Linux while another interface has the port's. Each comes with the
+    /// name of its interface.
     pub fn crossed_ports(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let is_taken = |name: &str| self.links.interfaces.values().any(|it| it.link.name == name);
         let named = self.ports().filter_map(|port| Some((port.name, port.link?.name)));

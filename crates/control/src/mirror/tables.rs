@@ -34,8 +34,8 @@ pub(super) struct Tables {
     pub(super) punted_if_best: Marked,
     /// How many networks table local has, over IPv4 and IPv6.
     pub(super) local_networks: [usize; 2],
-    /// How many routes there are over IPv4 to the host itself beside those of its addresses, and broadcast routes beside those of its
-    /// networks.
+    /// How many IPv4 routes there are to the host itself beside those of its addresses, and how many broadcast routes
+    /// beside those of its networks.
     pub(super) own_routes: usize,
 }
 
@@ -220,8 +220,8 @@ impl Mirror {
             && !(is_whole(prefix) && stored.protocol == KERNEL)
     }
 
-    /// There is a route more, or less. With the first local network and the first route of the host, and the last ones, Linux does
-    /// other things.
+    /// There is a route more, or less. With the first and the last local network Linux does other things, and with
+    /// the first and the last route of the host.
     fn count_own<A: MirrorFamily>(&mut self, key: &Key<A>, old: Option<&Stored>, new: Option<&Stored>) {
         let is_own = |of: Option<&Stored>| of.is_some_and(|stored| self.is_own_route(key, stored));
         let is_network = |of: Option<&Stored>| of.is_some() && Self::is_local_network(key);

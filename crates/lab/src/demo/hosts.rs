@@ -71,9 +71,9 @@ pub(super) fn run(
 /// How long a host may take to answer another one's ping.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
-/// How often pings are tried of which some are lost. A machine that does too much else at a time loses one; a router that drops
-/// packets loses some each time.
-const TRIES: u32 = 3;
+/// How often something is tried that falls short of its aim in part. A machine that does too much else at a time
+/// misses it once; a router that drops packets misses it each time.
+pub(super) const TRIES: u32 = 3;
 
 /// The answers to some pings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -125,7 +125,7 @@ impl Tcp {
     /// For people.
     pub(super) fn text(&self) -> String {
         format!(
-            "TCP h1 -> h3: {:.2} Gbit/s, {} retransmissions",
+            "{:.2} Gbit/s, {} retransmissions",
             self.bits_per_second / 1e9,
             thousands(self.retransmissions)
         )

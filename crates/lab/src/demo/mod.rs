@@ -115,7 +115,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             network.route_by_linux(&arguments.table, MTU, &stop)?;
         }
         let linux = network.linux_alone(arguments.lua.is_some(), arguments.seconds, &stop, &report)?;
-        report.step("Linux alone", linux.clone().map(|tcp| tcp.text()));
+        report.step("Linux alone", linux.clone().map(|tcp| format!("TCP h1 -> h3: {}", tcp.text())));
         let before = network.hosts_counters()?;
         let mut router = Running::start(arguments, &configuration, &network, &stop)?;
         report.step("router", Ok(router.banner.clone()));

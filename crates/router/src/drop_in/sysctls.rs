@@ -18,6 +18,7 @@ pub(super) fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
 }
 
 const BY_LINUX: &str = "is left to Linux";
+const PAST_FILTERS: &str = "is dropped, as Linux gets it and the filters have not judged it";
 const PAST_SCRIPT: &str = "is dropped, as Linux would forward it past the script";
 
 /// What a configuration obeys.
@@ -75,13 +76,14 @@ impl Obeyed {
     }
 
     /// Returns what the operator should know of ports: which of them leave IPv4 to Linux, and why. That Linux forwards a family by
-    /// no port is reported elsewhere. A port without IPv6 is expected.
-    pub(crate) fn problems(&self, mirror: &Mirror) -> Vec<String> {
+    /// no port is reported elsewhere. A port without IPv6 is expected. `filters` says whether Linux forwards what was judged alone.
+    pub(crate) fn problems(&self, mirror: &Mirror, filters: bool) -> Vec<String> {
+        let forwards = if filters && self.forwards == BY_LINUX { PAST_FILTERS } else { self.forwards };
         let [forwards_ipv4, _] = switches::of_all();
         let ports = mirror.ports().filter(|_| forwards_ipv4);
         let left = ports.filter_map(|port| {
             let [reason, _] = self.left(&port.name, port.switches.as_ref());
-            Some(format!("port {}: IPv4 that comes in {}: {}", port.name, self.forwards, reason?))
+            Some(format!("port {}: IPv4 that comes in {forwards}: {}", port.name, reason?))
         });
         left.collect()
     }

@@ -314,7 +314,7 @@ impl Live {
         if NodeHost::of(&self.shared).is_none() {
             problems.extend(doctor::not_forwarded(&settings, has_address));
         }
-        problems.extend(obeyed.problems(&state.mirror));
+        problems.extend(obeyed.problems(&state.mirror, self.has_backstop()));
         problems.extend(state.mirror.crossed_ports().map(|(port, interface)| {
             format!(
                 "port {port}: its interface is called {interface} in Linux, and another one has its name; a restart takes \

@@ -240,6 +240,11 @@ impl Live {
         Ok(())
     }
 
+    /// Whether Linux forwards from the ports only what the filters have permitted.
+    pub(super) fn has_backstop(&self) -> bool {
+        lock(&self.guard).is_some()
+    }
+
     /// What Linux was kept from forwarding past the filters.
     pub(super) fn backstop_drops(&self) -> Result<Vec<BackstopDrops>, String> {
         let mut guard = lock(&self.guard);

@@ -44,7 +44,7 @@ pub(crate) struct Judge {
     /// Whether there may be interfaces above ports, with MAC addresses of their own. The host gets what comes to these as from the
     /// port, and names itself by an address of that in an ICMPv6 error (docs/sysctls.md).
     pub(crate) has_stations: bool,
-    /// Whether Linux may forward a port's IPv4 in the router's place.
+    /// Whether a port's IPv4 may be Linux's because of its settings.
     pub(crate) leaves_ipv4: bool,
     /// Whether a port is without an IPv4 address now.
     pub(crate) lacks_ipv4: bool,
@@ -69,11 +69,6 @@ fn without_source(outcome: &Outcome) -> Outcome {
     outcome
 }
 
-/// Whether a frame has a VLAN tag, if only for its priority.
-fn is_tagged(frame: &[u8]) -> bool {
-    frame[12..14] == [0x81, 0]
-}
-
 /// UDP port 68.
 fn is_for_dhcp_client(packet: &[u8]) -> bool {
     let at = usize::from(packet[0] & 15) * 4;
@@ -94,14 +89,19 @@ impl Judge {
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
             // Its bridge has not learned from those: it floods what another one knows the way of.
             || (self.filters && self.is_unjudged && linux.iter().all(|frame| ours.contains(frame)))
-            // Frames with tags are not judged where a port's family is Linux's, which with a filter forwards none of them (docs/see.md).
-            || (self.filters && self.leaves_ipv4 && ours.is_empty() && !is_ipv6 && is_tagged(&probe.frame))
-            // A path may lead to a port whose frames a bridge takes, and then nowhere.
-            || ((self.is_multipath || self.has_paths6 && is_ipv6) && (linux.len() == ours.len() || self.is_unjudged))
+            // Nothing judges the IPv4 of a port of which it is Linux's, which with a filter forwards none of it (docs/sysctls.md).
+            || (self.filters && self.leaves_ipv4 && ours.is_empty() && !is_ipv6)
+            || ((self.is_multipath || self.has_paths6 && is_ipv6) && self.is_as_far(linux, ours))
             || (self.has_stations && is_ipv6 && without_source(linux) == without_source(ours))
             || (self.lacks_link_local && is_ipv6 && linux.is_empty())
             // A client may wait there for an address: its packets are Linux's, which then forwards none of them (docs/see.md).
             || (self.filters && self.lacks_ipv4 && ours.is_empty() && is_for_dhcp_client(packet))
+    }
+
+    /// Whether as many frames came by one path of several as by another. One may lead to a port whose frames a bridge takes, and then
+    /// nowhere.
+    fn is_as_far(&self, linux: &Outcome, ours: &Outcome) -> bool {
+        linux.len() == ours.len() || self.is_unjudged && (linux.is_empty() || ours.is_empty())
     }
 
     /// Whether a probe surely comes in by a port or by what is below one: only that is the filter's to judge.

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use super::hosts::{Ping, Stop, again, all_answered};
+use super::hosts::{Ping, Stop, TRIES, again, all_answered};
 use super::report::Report;
 use super::{DemoArguments, check_programs};
 use figures::{Figures, Lost, Throughput, flows_of};
@@ -44,9 +44,6 @@ const LOST_IN_A_HUNDRED: u64 = 2;
 /// over other servers at least.
 const LEAST_RATE: f64 = if cfg!(debug_assertions) { 0.3 } else { 0.8 };
 const LEAST_SHARE: [f64; 2] = [0.9, 0.5];
-
-/// How often TCP is tried where too little arrives.
-const TCP_TRIES: u32 = 3;
 
 /// A step that was waited for in vain.
 #[derive(Debug, thiserror::Error)]
@@ -377,7 +374,7 @@ impl Cluster<'_> {
                 }
                 Err(why) => (Err(why), None),
             };
-            if outcome.is_err() && tries < TCP_TRIES {
+            if outcome.is_err() && tries < TRIES {
                 continue;
             }
             figures.throughput.extend(tcp.map(|tcp| Throughput {
