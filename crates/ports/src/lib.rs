@@ -56,7 +56,7 @@
 //! | `link` | [`Links`]: the interfaces of Linux, asked by netlink |
 //! | `interface` | a port's own interface: asked and changed by ioctl |
 //! | `interface_lock` | the lock that one port has on an interface |
-//! | `gro` | turns generic receive offload off |
+//! | `gro` | keeps the kernel from merging received packets |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `flood` | frames that the kernel makes, sends and counts |
 //! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
@@ -132,7 +132,7 @@ pub use af_xdp::lacks_vlan_tags;
 pub use bpf::tcx_programs;
 pub use error::PortError;
 pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
-pub use gro::GroOff;
+pub use gro::Unmerged;
 pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, MOST_STATIONS, Station, VlanId, VlanShare, XdpWay};
 pub use interface::{

@@ -38,6 +38,21 @@ pub struct Link {
     pub has_xdp: bool,
     /// The number of that program, if there is one only.
     pub program: Option<u32>,
+    /// How far Linux merges the packets that it receives, if GRO is on. Linux 5.18.
+    pub(crate) merging: Option<Merging>,
+}
+
+/// The longest packets, in bytes, that Linux makes of several that it receives (GRO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merging {
+    largest: u32,
+    /// The same of IPv4. Before Linux 6.3 there is one limit.
+    largest_ipv4: u32,
+}
+
+impl Merging {
+    /// No packet is merged with another.
+    pub(crate) const NONE: Merging = Merging { largest: 1, largest_ipv4: 1 };
 }
 
 impl Link {
@@ -93,7 +108,9 @@ impl Links {
 // include/uapi/linux/netlink.h, rtnetlink.h, if_link.h, if_arp.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
 pub(crate) const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
 pub(crate) const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -108,6 +125,8 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
+const IFLA_GRO_MAX_SIZE: u16 = 58;
+const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
@@ -125,6 +144,30 @@ pub(crate) fn ask(
     protocol: Option<Protocol>,
     kind: u16,
     question: &[u8],
+    answer: impl FnMut(u16, &[u8]),
+) -> io::Result<()> {
+    exchange(protocol, kind, NLM_F_DUMP, question, answer)
+}
+
+/// Has Linux merge what this interface receives so far at most.
+pub(crate) fn set_merging(index: u32, merging: Merging) -> io::Result<()> {
+    let mut question = vec![0; LINK_HEADER];
+    question[4..8].copy_from_slice(&index.to_ne_bytes());
+    let sizes = [(IFLA_GRO_MAX_SIZE, merging.largest), (IFLA_GRO_IPV4_MAX_SIZE, merging.largest_ipv4)];
+    for (kind, size) in sizes {
+        question.extend_from_slice(&((ATTRIBUTE + size_of_val(&size)) as u16).to_ne_bytes());
+        question.extend_from_slice(&kind.to_ne_bytes());
+        question.extend_from_slice(&size.to_ne_bytes());
+    }
+    exchange(None, RTM_SETLINK, NLM_F_ACK, &question, |_, _| {})
+}
+
+/// Sends one message, with these flags, and hands on what is answered.
+fn exchange(
+    protocol: Option<Protocol>,
+    kind: u16,
+    flags: u16,
+    question: &[u8],
     mut answer: impl FnMut(u16, &[u8]),
 ) -> io::Result<()> {
     let socket =
@@ -132,7 +175,7 @@ pub(crate) fn ask(
     let mut request = vec![0; HEADER];
     request[..4].copy_from_slice(&((HEADER + question.len()) as u32).to_ne_bytes());
     request[4..6].copy_from_slice(&kind.to_ne_bytes());
-    request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request[6..8].copy_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
     request.extend_from_slice(question);
     rustix::net::send(&socket, &request, SendFlags::empty())?;
     let mut buffer = vec![0; 1 << 16];
@@ -173,7 +216,7 @@ fn parse(payload: &[u8]) -> Option<Link> {
         ..Link::default()
     };
     let text = |value: &[u8]| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned();
-    let mut is_below_elsewhere = false;
+    let (mut is_below_elsewhere, mut largest_ipv4) = (false, None);
     for (kind, value) in attributes(rest) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
@@ -187,6 +230,10 @@ fn parse(payload: &[u8]) -> Option<Link> {
             IFLA_MASTER => link.master = number(value),
             IFLA_LINK => link.below = number(value).filter(|&index| index != 0),
             IFLA_LINK_NETNSID => is_below_elsewhere = true,
+            IFLA_GRO_MAX_SIZE => {
+                link.merging = number(value).map(|size| Merging { largest: size, largest_ipv4: size });
+            }
+            IFLA_GRO_IPV4_MAX_SIZE => largest_ipv4 = number(value),
             IFLA_LINKINFO => link.kind = inner(value, IFLA_INFO_KIND).map(text).unwrap_or_default(),
             IFLA_XDP => {
                 link.has_xdp = inner(value, IFLA_XDP_ATTACHED).is_some_and(|mode| mode != [0]);
@@ -196,6 +243,9 @@ fn parse(payload: &[u8]) -> Option<Link> {
         }
     }
     link.below = link.below.filter(|_| !is_below_elsewhere);
+    if let (Some(merging), Some(size)) = (&mut link.merging, largest_ipv4) {
+        merging.largest_ipv4 = size;
+    }
     Some(link)
 }
 
@@ -245,6 +295,7 @@ mod tests {
                 rx_queues: 4,
                 kind: "veth".to_owned(),
                 below: Some(of("right").index),
+                merging: Some(Merging { largest: 65_536, largest_ipv4: 65_536 }),
                 ..Link::default()
             };
             assert_eq!(*of("left"), expected);

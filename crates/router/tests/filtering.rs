@@ -628,8 +628,9 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
 
     let (set, said) = network.run("r", "ethtool -K eth1 gro on");
     assert!(set, "{said}");
-    let merges = || network.run("r", "ethtool -k eth1").1.contains("generic-receive-offload: on");
-    let list = folder.settings("af_packet", "[acl]\nrules = [\"10 deny udp any any port 7\"]\n");
+    let merges = || !network.run("r", "ip -d link show eth1").1.contains("gro_max_size 1 ");
+    let rules = "[acl]\nrules = [\"10 deny udp any any port 7\"]\n";
+    let list = folder.settings("af_packet", rules);
     let router = run(&network, &list);
     assert!(
         !merges() && router.printed().contains("eth1: Linux merges no received packets"),
@@ -647,6 +648,12 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
     assert!(passes(&network));
     assert_eq!(router.interrupt(), 0);
     assert!(merges() && passes(&network));
+    let text = std::fs::read_to_string(folder.settings("af_packet", rules)).unwrap();
+    let closed = folder.file("closed.toml", &format!("fail = \"closed\"\n{text}"));
+    let router = run(&network, &closed);
+    assert!(!merges());
+    assert_eq!(router.interrupt(), 0);
+    assert!(merges());
 }
 
 #[test]

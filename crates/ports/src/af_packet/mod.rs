@@ -15,8 +15,8 @@
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
 //! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. So that the
-//! kernel makes none, its merging of received packets is off while the port is open ([`GroOff`]). With `steer=transit`
-//! merged frames are the kernel's, which sends them on in pieces, unless the router filters; then that merging is off too.
+//! kernel makes none, it merges no received packets while the port is open ([`Unmerged`]). With `steer=transit` merged
+//! frames are the kernel's, which sends them on in pieces, unless the router filters; then it merges none either.
 
 mod ring;
 mod rx;
@@ -41,7 +41,7 @@ use crate::host::drop_all;
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::Interface;
 use crate::interface_lock::InterfaceLock;
-use crate::{GroOff, Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, Unmerged};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -84,7 +84,7 @@ pub(crate) struct Claim {
     /// What keeps packets from Linux, where all are ours.
     only_ours: Mutex<Option<FdLink>>,
     /// While this is there Linux merges no packets of the interface.
-    unmerged: Mutex<Option<GroOff>>,
+    unmerged: Mutex<Option<Unmerged>>,
     /// How the link was when a queue looked last.
     link: Mutex<Link>,
     /// How often the port went on with another interface, or with one that had been away.
@@ -240,7 +240,7 @@ impl Claim {
         let mut unmerged = lock(&self.unmerged);
         match &*unmerged {
             Some(off) => off.again(),
-            None => *unmerged = GroOff::turn(&self.name).unwrap_or_default(),
+            None => *unmerged = Unmerged::begin(&self.name).unwrap_or_default(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
-use ports::{GroOff, PERMITTED_MARK};
+use ports::{PERMITTED_MARK, Unmerged};
 
 use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
 
@@ -26,7 +26,7 @@ pub(crate) struct Filtered {
 pub(crate) struct Guard {
     pub(crate) backstop: Backstop,
     /// Interfaces on which Linux merges no packets meanwhile.
-    _gro: Vec<GroOff>,
+    unmerged: Vec<Unmerged>,
 }
 
 impl Guard {
@@ -53,15 +53,21 @@ impl Guard {
         })?;
         let merging = ports.iter().filter(|port| port.driver == Driver::AfPacket);
         let merging = merging.filter(|port| port.host == Host::Interface);
-        let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
-        let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();
-        for off in &gro {
+        let merging = merging.filter_map(|port| Unmerged::begin(&port.name).transpose());
+        let unmerged: Vec<Unmerged> = merging.filter_map(Result::ok).collect();
+        for port in &unmerged {
             tracing::info!(
                 "{}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
-                off.interface()
+                port.interface()
             );
         }
-        Ok(Guard { backstop, _gro: gro })
+        Ok(Guard { backstop, unmerged })
+    }
+
+    /// The same in the place of an earlier one: what that kept from being merged stays so.
+    pub(crate) fn after(mut self, earlier: Option<Guard>) -> Guard {
+        self.unmerged.extend(earlier.into_iter().flat_map(|earlier| earlier.unmerged));
+        self
     }
 
     /// The same as these settings want it.

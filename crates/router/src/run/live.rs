@@ -236,7 +236,9 @@ impl Live {
     /// Keeps Linux from forwarding past the filters from now on.
     pub(super) fn raise_guard(&self, filtered: &Filtered) -> Result<()> {
         let fail = self.settings().general.fail;
-        *lock(&self.guard) = Some(Guard::raise(&filtered.ports, fail, filtered.source)?);
+        let mut guard = lock(&self.guard);
+        let raised = Guard::raise(&filtered.ports, fail, filtered.source)?;
+        *guard = Some(raised.after(guard.take()));
         Ok(())
     }
 
