@@ -315,9 +315,9 @@ impl Cluster<'_> {
             report.step("learnt route", all_answered(&text, ping));
         }
 
-        // Less and more than the quarter of port_rate that goes directly by right. Bursts take more; a flow that they have moved stays
-        // where it is until it pauses.
-        for (flows, mbps) in [(1u32, 40u32), (8, 45)] {
+        // Much less and more than the quarter of port_rate that goes directly by right, which is 100 Mbit/s in bursts of 64 KiB. A
+        // busy machine hands a node what came in 50 ms at once. A flow that this has moved stays where it is until it pauses.
+        for (flows, mbps) in [(1u32, 10u32), (8, 45)] {
             let outcome = self.tcp((first, last), (flows, mbps), seconds, report, figures)?;
             report.step("iperf3", outcome);
         }
