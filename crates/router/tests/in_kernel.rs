@@ -16,21 +16,23 @@ fn network() -> Network {
     let network = Network::new(&["a", "r", "b"]);
     network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
     network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
-    for (label, device) in [("a", "eth0"), ("r", "eth1"), ("r", "eth2"), ("b", "eth0")] {
-        network.allow_ipv6(label, device);
-    }
-    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
-    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
-    network.ip("r", "addr add 2001:db8:1::1/64 dev eth1 nodad");
-    network.ip("r", "addr add 2001:db8:2::1/64 dev eth2 nodad");
-    for (host, number) in [("a", 1), ("b", 2)] {
-        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
-        network.ip(host, &format!("route add default via 10.0.{number}.1"));
-        network.ip(host, &format!("addr add 2001:db8:{number}::2/64 dev eth0 nodad"));
-        network.ip(host, &format!("-6 route add default via 2001:db8:{number}::1"));
-    }
+    with_addresses(&network, 1, "a");
+    with_addresses(&network, 2, "b");
     network.forward("r");
     network
+}
+
+/// Addresses and routes of both ends of a link between the router and a host.
+fn with_addresses(network: &Network, number: u8, host: &str) {
+    let port = format!("eth{number}");
+    network.allow_ipv6("r", &port);
+    network.allow_ipv6(host, "eth0");
+    network.ip("r", &format!("addr add 10.0.{number}.1/24 dev {port}"));
+    network.ip("r", &format!("addr add 2001:db8:{number}::1/64 dev {port} nodad"));
+    network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
+    network.ip(host, &format!("route add default via 10.0.{number}.1"));
+    network.ip(host, &format!("addr add 2001:db8:{number}::2/64 dev eth0 nodad"));
+    network.ip(host, &format!("-6 route add default via 2001:db8:{number}::1"));
 }
 
 /// Starts a router of eth1 and eth2; with the path of its socket.
@@ -199,17 +201,37 @@ fn a_link_that_is_made_anew_is_forwarded_by_again() {
         // What goes there meanwhile is lost, and shall bring nothing out of step.
         network.run("a", "ping -n -q -i 0.01 -c 50 -W 1 10.0.2.2");
         network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
-        network.ip("r", "addr add 10.0.2.1/24 dev eth2");
-        network.ip("b", "addr add 10.0.2.2/24 dev eth0");
-        network.ip("b", "route add default via 10.0.2.1");
-        for (label, device) in [("r", "eth2"), ("b", "eth0")] {
-            network.allow_ipv6(label, device);
-        }
-        network.ip("r", "addr add 2001:db8:2::1/64 dev eth2 nodad");
-        network.ip("b", "addr add 2001:db8:2::2/64 dev eth0 nodad");
-        network.ip("b", "-6 route add default via 2001:db8:2::1");
+        with_addresses(&network, 2, "b");
         warm_up(&network, "a", &["10.0.2.2", "2001:db8:2::2"]);
     }
+}
+
+#[test]
+fn links_that_are_made_anew_with_exchanged_numbers_are_forwarded_by_again() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (router, socket) = router(&network, "");
+    let number = |name: &str| {
+        let (_, text) = network.run("r", &format!("ip -o link show {name}"));
+        text.split(':').next().unwrap().to_owned()
+    };
+    for round in 0..2 {
+        ["eth1", "eth2"].into_iter().for_each(|name| wait_for_path(&network, &socket, name, "kernel"));
+        assert_eq!(seen_by_workers(&network, &socket), 0, "round {round}: {}", router.printed());
+        let numbers = [number("eth2"), number("eth1")];
+        network.ip("r", "link del eth1");
+        network.ip("r", "link del eth2");
+        for (subnet, (host, number)) in (1..).zip(["a", "b"].into_iter().zip(numbers)) {
+            let (near, name) = (format!("02:00:00:00:0{subnet}:01 index {number}"), format!("eth{subnet}"));
+            let far = format!("02:00:00:00:0{subnet}:02");
+            network.link(("r", &name, &near), (host, "eth0", &far));
+            with_addresses(&network, subnet, host);
+        }
+        warm_up(&network, "a", &["10.0.2.2", "2001:db8:2::2"]);
+    }
+    assert!(!router.printed().contains("place of another port"), "{}", router.printed());
 }
 
 #[test]

@@ -361,6 +361,14 @@ impl KernelForwarding {
         Ok(())
     }
 
+    /// Forgets a port: its interface is gone, or is another port's now.
+    pub fn clear_port(&mut self, number: u16) {
+        if let Some(words) = self.links().ports.get(usize::from(number)) {
+            words.mode.store(0, Ordering::Release);
+            words.sends.store(0, Ordering::Release);
+        }
+    }
+
     /// Says once more by which interface a port sends. One that was away for a moment, even if it has its number again, is sent by
     /// no more: packets to it go to the router's graph.
     ///

@@ -331,6 +331,7 @@ impl InKernel {
             );
             self.losses = Some(counter.ok());
         }
+        self.forget_old(&found);
         for (number, port) in ports.iter().enumerate() {
             let device = &ports[self.members[number].device];
             let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
@@ -381,6 +382,17 @@ impl InKernel {
             let member = &mut self.members[number];
             member.refuses = !changed && (member.refuses || refused > member.refused);
             member.refused = refused;
+        }
+    }
+
+    /// Has the program forget the ports that have another interface now: two may have exchanged theirs.
+    fn forget_old(&mut self, found: &[Option<Found>]) {
+        let Some(forwarding) = &mut self.forwarding else { return };
+        for (number, (member, found)) in (0..).zip(self.members.iter_mut().zip(found)) {
+            let now = found.as_ref().map(|found| found.interface);
+            if member.known.take_if(|known| Some(known.interface) != now).is_some() {
+                forwarding.clear_port(number);
+            }
         }
     }
 
