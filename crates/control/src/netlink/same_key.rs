@@ -181,7 +181,7 @@ impl SameKey {
         } else if flags & NLM_F_APPEND != 0 {
             let behind = &mut self.keys.entry(route.key).or_default().behind;
             // The kernel does not take the same one twice; so this one was in the dump.
-            if !behind.iter().any(|other| is_same_way(other, &route)) {
+            if !behind.iter().any(|other| is_same(other, &route)) {
                 behind.push(route);
             }
             return Outcome { change: None, needs_dump: self.replays };
@@ -222,7 +222,7 @@ impl SameKey {
         };
         // The route in force may be the one that is meant even if one behind it looks the same to us; that
         // differs in something that is nothing to us, so either will do.
-        if let Some(position) = several.behind.iter().position(|other| is_same_way(other, route)) {
+        if let Some(position) = several.behind.iter().position(|other| is_same(other, route)) {
             several.behind.remove(position);
             let elected =
                 several.elected().map_or_else(Outcome::nothing, |it| Outcome::tell(Change::Route(it)));
@@ -340,14 +340,16 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
     (one.index, one.gateway) == (other.index, other.gateway)
 }
 
-fn is_same_way(one: &Route, other: &Route) -> bool {
-    let same_hops = match (&one.hops, &other.hops) {
-        (Hops::Paths(these), Hops::Paths(those)) => {
-            these.len() == those.len() && these.iter().zip(those).all(|(one, other)| is_same_path(one, other))
+/// Whether they are the same in all that a route has for us; whether a path is down changes without a message.
+fn is_same(one: &Route, other: &Route) -> bool {
+    let told = |route: &Route| {
+        let mut route = route.clone();
+        if let Hops::Paths(paths) = &mut route.hops {
+            paths.iter_mut().for_each(|path| path.is_down = false);
         }
-        (these, those) => these == those,
+        route
     };
-    same_hops && one.kind == other.kind && one.protocol == other.protocol
+    told(one) == told(other)
 }
 
 #[cfg(test)]
@@ -405,6 +407,26 @@ mod tests {
         assert_eq!(same.removed(&one), told(&three));
         assert_eq!(same.removed(&three), Outcome::tell(Change::RouteGone(one.key)));
         assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn of_routes_by_one_way_the_one_goes_that_is_named() {
+        let alone = route("10.0.0.0/8", &["192.0.2.1"]);
+        let others = [
+            Route { mtu: Some(1300), ..alone.clone() },
+            Route { preferred_source: Some("192.0.2.9".parse().unwrap()), ..alone.clone() },
+            Route { only_linux: Some(OnlyLinux::Choice), ..alone.clone() },
+        ];
+        for first in others {
+            let mut same = SameKey::default();
+            let two = route("10.0.0.0/8", &["192.0.2.2"]);
+            assert_eq!(same.added(ALONE, first.clone()), told(&first));
+            assert_eq!(same.added(NLM_F_APPEND, two.clone()), Outcome::nothing());
+            assert_eq!(same.added(NLM_F_APPEND, alone.clone()), Outcome::nothing());
+            assert_eq!(same.removed(&first), told(&two));
+            assert_eq!(same.removed(&two), told(&alone));
+            assert_eq!(same.removed(&alone), Outcome::tell(Change::RouteGone(alone.key)));
+        }
     }
 
     #[test]
