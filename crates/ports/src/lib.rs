@@ -54,6 +54,7 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `link` | [`Links`]: the interfaces of Linux, asked by netlink |
+//! | `device_counts` | what Linux counted of its devices |
 //! | `interface` | a port's own interface: asked and changed by ioctl |
 //! | `interface_lock` | the lock that one port has on an interface |
 //! | `gro` | keeps the kernel from merging received packets |
@@ -75,6 +76,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod bpf;
+mod device_counts;
 mod error;
 mod flood;
 pub mod generic_netlink;
@@ -130,6 +132,7 @@ use packet::{Batch, PacketType, Pool};
 
 pub use af_xdp::lacks_vlan_tags;
 pub use bpf::tcx_programs;
+pub use device_counts::{DeviceCounts, DeviceTraffic, Devices};
 pub use error::PortError;
 pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
 pub use gro::Unmerged;
@@ -145,7 +148,7 @@ pub use kernel_forwarding::{
     KernelTraffic, LossCounter, Sources, XdpMode,
 };
 pub use kernel_relay::{KernelRelay, RelayLink, RelayTables};
-pub use link::{Link, Links};
+pub use link::{Link, Links, Merging};
 pub use memory_loop::MemoryLoop;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};

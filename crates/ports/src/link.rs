@@ -39,12 +39,12 @@ pub struct Link {
     /// The number of that program, if there is one only.
     pub program: Option<u32>,
     /// How far Linux merges the packets that it receives, if GRO is on. Linux 5.18.
-    pub(crate) merging: Option<Merging>,
+    pub merging: Option<Merging>,
 }
 
 /// The longest packets, in bytes, that Linux makes of several that it receives (GRO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Merging {
+pub struct Merging {
     largest: u32,
     /// The same of IPv4. Before Linux 6.3 there is one limit.
     largest_ipv4: u32,

@@ -63,12 +63,23 @@ pub struct PortRow {
     pub above: Vec<String>,
     /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "workers" with the reason.
     pub path: String,
-    /// What came in by it: to workers, and what was forwarded in the kernel.
+    /// What came in by it since the router started, as Linux counts the device, also what Linux forwarded. Of a port without a device
+    /// of its own, what workers and kernel counted.
     pub rx: TrafficRow,
-    /// What was sent by it.
+    /// What was sent by it, counted alike.
     pub tx: TrafficRow,
-    /// Packets handed to Linux: by the graph, and by the driver's program before they came to it.
+    /// Packets of `rx` that were forwarded in the kernel.
+    #[serde(default)]
+    pub in_kernel: u64,
+    /// Packets of `rx` that workers forwarded, answered or dropped.
+    #[serde(default)]
+    pub by_workers: u64,
+    /// Packets of `rx` that Linux got: handed over by the graph, or left to it by the driver's program before they came there.
     pub to_linux: u64,
+    /// Why the driver's program left most of those: `checksum not computed yet`. Empty if most were handed over by the graph, of
+    /// which the table of punts has the reasons.
+    #[serde(default)]
+    pub left_because: String,
 }
 
 /// One way to a destination.

@@ -164,7 +164,10 @@ impl Live {
             mode: mode.to_owned(),
             rx: counted.rx,
             tx: counted.tx,
+            in_kernel: counted.in_kernel,
+            by_workers: counted.by_workers,
             to_linux: counted.to_linux,
+            left_because: counted.left_because().unwrap_or_default().to_owned(),
             ..PortRow::default()
         }
     }
@@ -172,7 +175,7 @@ impl Live {
     /// A port of a configuration that does not mirror Linux, which may have an interface of its name all the same.
     fn port_beside_linux(&self, name: &str, counted: PortCounts) -> PortRow {
         let mut row = self.port_row(name, counted);
-        let interface = ports::kernel_name(name);
+        let interface = ports::kernel_name(&self.device(name).unwrap_or_else(|| name.to_owned()));
         let read = |of: &str| std::fs::read_to_string(format!("/sys/class/net/{interface}/{of}")).ok();
         let number = |of: &str| read(of).and_then(|text| text.trim().parse::<u32>().ok());
         (row.index, row.mtu) = (number("ifindex").unwrap_or(0), number("mtu").unwrap_or(0));
@@ -202,7 +205,7 @@ impl Live {
         let ports: Vec<_> = state.mirror.ports().map(|port| (above(&state.mirror, &port), port)).collect();
         drop(state);
         let rows = ports.into_iter().map(|(above, port)| {
-            let mut row = self.port_row(&port.name, counts.get(&port.name).copied().unwrap_or_default());
+            let mut row = self.port_row(&port.name, counts.get(&port.name).cloned().unwrap_or_default());
             if let Some(known) = settings.ports.iter().find(|known| known.name == port.name) {
                 row.spec = known.spec();
             }
@@ -409,8 +412,21 @@ impl Live {
 
     /// What the ports moved, workers and kernel together.
     pub(super) fn port_counts(&self) -> Result<meter::Counts, String> {
+        Ok(self.count()?.0)
+    }
+
+    /// The counts of all ports, and those of the graph's copies, which are among them.
+    pub(super) fn count(&self) -> Result<(meter::Counts, Vec<CopyStats>), String> {
         let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
-        Ok(meter::counts(&config, &stats, &self.paths()))
+        let mut counts = meter::counts(&config, &stats, &self.paths());
+        lock(&self.devices).complete(&mut counts, |port| self.device(port));
+        Ok((counts, stats))
+    }
+
+    /// The interface whose device moves all packets of a port, those of Linux among them.
+    fn device(&self, port: &str) -> Option<String> {
+        let open = self.shared.get::<OpenPort>(&OpenPort::key(port))?;
+        ["af_packet", "af_xdp"].contains(&open.info().driver).then(|| open.info().name.clone())
     }
 
     fn punts(&self) -> Result<Vec<PuntRow>, Unanswered> {

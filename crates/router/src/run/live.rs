@@ -21,7 +21,7 @@ use ports::{Links, Spec};
 
 use super::capture::Captures;
 use super::doors::{self, Doors, Listeners};
-use super::meter::{self, Meter};
+use super::meter::{self, DeviceMeter, Meter};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
 use crate::cluster::Relaying;
@@ -51,6 +51,9 @@ pub(super) struct Live {
     pub(super) began: Instant,
     /// Counts of a moment ago, for rates.
     pub(super) meter: Mutex<Meter>,
+    pub(super) devices: Mutex<DeviceMeter>,
+    /// Of which ports it was said why Linux gets most packets.
+    told_left: Mutex<BTreeSet<(String, &'static str)>>,
     /// Bytes of a packet that a frame holds.
     pub(super) frame_bytes: usize,
     /// In a few words, for the service manager.
@@ -97,6 +100,8 @@ impl Live {
             shared,
             began: Instant::now(),
             meter: Mutex::default(),
+            devices: Mutex::default(),
+            told_left: Mutex::default(),
             frame_bytes,
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
@@ -179,10 +184,15 @@ impl Live {
         if !lock(&self.meter).is_due() {
             return;
         }
-        let counted = self.with_router(|router| (router.config().clone(), router.stats()));
-        if let Ok((config, stats)) = counted {
-            let ports = meter::counts(&config, &stats, &self.paths());
-            lock(&self.meter).take(ports, &stats);
+        let Ok((ports, stats)) = self.count() else { return };
+        let mut meter = lock(&self.meter);
+        meter.take(ports, &stats);
+        let mut told = lock(&self.told_left);
+        for (port, share, reason) in meter.mostly_left() {
+            if told.insert((port.to_owned(), reason)) {
+                let remedy = meter::remedy(reason).unwrap_or_default();
+                tracing::info!("{port}: Linux gets {share} % of what comes in: {reason}; {remedy}");
+            }
         }
     }
 

@@ -7,19 +7,66 @@ use control::api::TrafficRow;
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::{FlatConfig, first_name};
 use graph::router::CopyStats;
+use ports::{DeviceCounts, DeviceTraffic, Devices};
 
 use crate::drop_in::Path;
 
 /// How often counts are taken, for rates.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
+/// Packets of a period that are not worth a word.
+const FEW: u64 = 1000;
+
+/// What the one who runs the router may do where Linux forwards packets for this reason.
+pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
+    match left_because {
+        "checksum not computed yet" => Some(
+            "a host of this machine leaves it to a card. Linux forwards such packets at its own speed; with `ethtool -K INTERFACE \
+             tx off` at the host's end the router forwards them",
+        ),
+        "longer than the MTU" => Some(
+            "they were merged, or a host of this machine leaves segmentation to a card. Linux forwards such packets at its own \
+             speed; with `ethtool -K INTERFACE tso off gso off` at the host's end, and `gro off` at the port, the router does",
+        ),
+        _ => None,
+    }
+}
+
 /// What a port moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PortCounts {
     pub(crate) rx: TrafficRow,
     pub(crate) tx: TrafficRow,
-    /// Packets handed to Linux.
+    /// Packets that came in by it and were forwarded in the kernel.
+    pub(super) in_kernel: u64,
+    /// Packets that came in by it to workers and were not handed to Linux.
+    pub(super) by_workers: u64,
+    /// Packets that Linux got.
     pub(super) to_linux: u64,
+    /// Packets that its driver's program left to Linux, by reason.
+    pub(super) left: BTreeMap<&'static str, u64>,
+}
+
+impl PortCounts {
+    /// Returns why its driver's program left most of what Linux got, if it was the one that did.
+    pub(super) fn left_because(&self) -> Option<&'static str> {
+        let (reason, packets) = self.left.iter().max_by_key(|(_, packets)| **packets)?;
+        (packets * 2 > self.to_linux).then_some(*reason)
+    }
+
+    /// What grew from these counts to later ones, of those that say who forwarded.
+    fn grown(&self, later: &PortCounts) -> PortCounts {
+        let left = later.left.iter().map(|(&reason, packets)| {
+            (reason, packets.saturating_sub(self.left.get(reason).copied().unwrap_or_default()))
+        });
+        PortCounts {
+            in_kernel: later.in_kernel.saturating_sub(self.in_kernel),
+            by_workers: later.by_workers.saturating_sub(self.by_workers),
+            to_linux: later.to_linux.saturating_sub(self.to_linux),
+            left: left.collect(),
+            ..PortCounts::default()
+        }
+    }
 }
 
 /// The counts of all ports, by name.
@@ -28,18 +75,21 @@ pub(crate) type Counts = BTreeMap<String, PortCounts>;
 /// Adds up what the elements of all copies and the kernel counted.
 pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> Counts {
     let mut counts = Counts::new();
+    let mut handed: BTreeMap<String, u64> = BTreeMap::new();
     for (flat, element) in stats.iter().flat_map(|copy| config.elements.iter().zip(&copy.elements)) {
         let mut errors = 0;
         for queue in &element.queues {
             match to_linux(&queue.port) {
-                Some(port) => counts.entry(port.to_owned()).or_default().to_linux += queue.packets,
+                Some(port) => *handed.entry(port.to_owned()).or_default() += queue.packets,
                 None => {
                     let port = counts.entry(queue.port.clone()).or_default();
                     let way = if queue.sends { &mut port.tx } else { &mut port.rx };
                     way.packets += queue.packets;
                     way.bytes += queue.bytes;
                     way.errors += queue.errors;
-                    port.to_linux += queue.left_to_host.iter().map(|(_, packets)| packets).sum::<u64>();
+                    for &(reason, packets) in &queue.left_to_host {
+                        *port.left.entry(reason).or_default() += packets;
+                    }
                 }
             }
             errors += queue.errors;
@@ -56,8 +106,14 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
             way.dropped += dropped;
         }
     }
+    for (name, port) in &mut counts {
+        let handed = handed.get(name).copied().unwrap_or_default();
+        port.by_workers = port.rx.packets.saturating_sub(handed);
+        port.to_linux = handed + port.left.values().sum::<u64>();
+    }
     for (name, path) in in_kernel {
         let port = counts.entry(name.clone()).or_default();
+        port.in_kernel = path.traffic.rx_packets;
         port.rx.packets += path.traffic.rx_packets;
         port.rx.bytes += path.traffic.rx_bytes;
         port.tx.packets += path.traffic.tx_packets;
@@ -65,6 +121,62 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
         port.tx.dropped += path.losses.total();
     }
     counts
+}
+
+/// What Linux counted of the devices of ports since the router saw them first, also of those that were made anew meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct DeviceMeter(BTreeMap<String, Device>);
+
+#[derive(Debug)]
+struct Device {
+    /// The number of the interface.
+    index: u32,
+    last: DeviceCounts,
+    since: DeviceCounts,
+}
+
+impl DeviceMeter {
+    /// Puts what the devices counted in the place of what workers and kernel did, and the rest of what came in to Linux.
+    /// `interface` is that of a port, if others than the router send and receive by it.
+    pub(super) fn complete(&mut self, counts: &mut Counts, interface: impl Fn(&str) -> Option<String>) {
+        // Packets come in meanwhile: the devices have counted what the ports have.
+        let Ok(devices) = Devices::read() else { return };
+        for (name, port) in counts {
+            let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) else {
+                continue;
+            };
+            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
+            let device = self.0.entry(name.clone()).or_insert(Device { index, last: now, since: seen });
+            device.follow(index, now);
+            // Some drivers do not count what programs redirect.
+            for (way, device) in [(&mut port.rx, &mut device.since.rx), (&mut port.tx, &mut device.since.tx)]
+            {
+                if device.packets < way.packets {
+                    (device.packets, device.bytes) = (way.packets, device.bytes.max(way.bytes));
+                }
+                (way.packets, way.bytes) = (device.packets, device.bytes);
+            }
+            let others = port.rx.packets.saturating_sub(port.in_kernel + port.by_workers + port.rx.dropped);
+            port.to_linux = port.to_linux.max(others);
+        }
+    }
+}
+
+impl Device {
+    fn follow(&mut self, index: u32, now: DeviceCounts) {
+        let is_same = index == self.index && now.rx.packets >= self.last.rx.packets;
+        let last = if is_same { self.last } else { DeviceCounts::default() };
+        let ways = [(&mut self.since.rx, last.rx, now.rx), (&mut self.since.tx, last.tx, now.tx)];
+        for (since, last, now) in ways {
+            since.packets += now.packets.saturating_sub(last.packets);
+            since.bytes += now.bytes.saturating_sub(last.bytes);
+        }
+        (self.index, self.last) = (index, now);
+    }
+}
+
+fn of_port(way: TrafficRow) -> DeviceTraffic {
+    DeviceTraffic { packets: way.packets, bytes: way.bytes }
 }
 
 /// The port whose Linux gets what is sent to a port of this name: `host:eth1?checked=yes`.
@@ -108,11 +220,25 @@ impl Meter {
             way.bits_per_second = to.bytes.saturating_sub(from.bytes) as f64 * 8.0 / seconds;
         };
         for (name, port) in ports {
-            let of = |taken: &Taken| taken.ports.get(name).copied().unwrap_or_default();
+            let of = |taken: &Taken| taken.ports.get(name).map(|port| (port.rx, port.tx)).unwrap_or_default();
             let (from, to) = (of(before), of(last));
-            rates(&mut port.rx, from.rx, to.rx);
-            rates(&mut port.tx, from.tx, to.tx);
+            rates(&mut port.rx, from.0, to.0);
+            rates(&mut port.tx, from.1, to.1);
         }
+    }
+
+    /// Returns the ports of which Linux got more than half of the last period's packets, for a reason that has a remedy, and more than
+    /// a few: the port, the share in percent, and the reason.
+    pub(super) fn mostly_left(&self) -> Vec<(&str, u64, &'static str)> {
+        let (Some(before), Some(last)) = (&self.before, &self.last) else { return Vec::new() };
+        let found = last.ports.iter().filter_map(|(name, port)| {
+            let grown = before.ports.get(name)?.grown(port);
+            let all = grown.in_kernel + grown.by_workers + grown.to_linux;
+            let reason = grown.left_because().filter(|reason| remedy(reason).is_some())?;
+            let is_most = grown.to_linux * 2 > all && grown.to_linux > FEW;
+            is_most.then_some((name.as_str(), grown.to_linux * 100 / all, reason))
+        });
+        found.collect()
     }
 
     /// The share of the last period that a copy's thread worked; none while that is not known.

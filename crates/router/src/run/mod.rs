@@ -542,6 +542,8 @@ pub(crate) fn operate(
     let server = live.serve(doors.sockets)?;
     // Ports and elements know the host's addresses before the first packet.
     live.follow();
+    // What the devices counted before is not the router's.
+    let _ = live.count();
     // Until then Linux forwards what the ports do not take yet.
     if let Some(filtered) = &filtered {
         live.raise_guard(filtered)?;

@@ -207,7 +207,13 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         right("errors"),
         right("packets/s"),
         right("bit/s"),
-        right("to Linux"),
+    ]);
+    let mut ways = Table::new(&[
+        left("port"),
+        right("in the kernel"),
+        right("by workers"),
+        right("by Linux"),
+        left("left to Linux because of"),
     ]);
     let mut links = Table::new(&[
         left("port"),
@@ -223,9 +229,7 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         let row: PortRow = parse(&row?)?;
         is_empty = false;
         let name = port_name(&row);
-        for (name, direction, way, to_linux) in
-            [(name.as_str(), "rx", row.rx, thousands(row.to_linux)), ("", "tx", row.tx, String::new())]
-        {
+        for (name, direction, way) in [(name.as_str(), "rx", row.rx), ("", "tx", row.tx)] {
             traffic.row([
                 name.to_owned(),
                 direction.to_owned(),
@@ -235,9 +239,20 @@ fn ports(rows: Rows<'_>) -> Result<()> {
                 thousands(way.errors),
                 scaled(way.packets_per_second),
                 scaled(way.bits_per_second),
-                to_linux,
             ]);
         }
+        let all = row.in_kernel + row.by_workers + row.to_linux;
+        let share = |packets: u64| match all {
+            0 => "-".to_owned(),
+            _ => format!("{:.1} %", packets as f64 * 100.0 / all as f64),
+        };
+        ways.row([
+            name.clone(),
+            share(row.in_kernel),
+            share(row.by_workers),
+            share(row.to_linux),
+            row.left_because.clone(),
+        ]);
         let link = link_state(&row);
         let above = row.above.iter().map(|above| format!("below {above}"));
         let words =
@@ -252,7 +267,7 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         ]);
     }
     if !is_empty {
-        print(&format!("{}\n{}", traffic.render(), links.render()));
+        print(&format!("{}\n{}\n{}", traffic.render(), ways.render(), links.render()));
     }
     Ok(())
 }

@@ -80,14 +80,10 @@ fn ports(all: &mut Families, snapshot: &Snapshot) {
             let mut add = |name, help, value: u64| all.add(name, help, value as f64, &labels);
             add(
                 "brickway_port_packets_total",
-                "Packets received and sent by workers and kernel.",
+                "Packets received and sent since the router started, as Linux counts the device.",
                 way.packets,
             );
-            add(
-                "brickway_port_bytes_total",
-                "Bytes of them, with the Ethernet header, without the frame check sequence.",
-                way.bytes,
-            );
+            add("brickway_port_bytes_total", "Bytes of them, as the device's driver counts them.", way.bytes);
             add(
                 "brickway_port_dropped_total",
                 "Packets dropped for want of room, frames or a link.",
@@ -99,12 +95,15 @@ fn ports(all: &mut Families, snapshot: &Snapshot) {
                 way.errors,
             );
         }
-        all.add(
-            "brickway_port_to_linux_total",
-            "Packets handed to Linux by the graph or by the driver's program.",
-            port.to_linux as f64,
-            &[name],
-        );
+        let ways = [("kernel", port.in_kernel), ("workers", port.by_workers), ("linux", port.to_linux)];
+        for (by, packets) in ways {
+            all.add(
+                "brickway_port_handled_total",
+                "Received packets, by who forwarded, answered or dropped them: the kernel by the router's tables, workers, or Linux.",
+                packets as f64,
+                &[name, ("by", by)],
+            );
+        }
         let is_up = port.is_up && port.has_carrier && port.index != 0;
         all.add("brickway_port_up", "Whether the link is up.", f64::from(u8::from(is_up)), &[name]);
         all.add(

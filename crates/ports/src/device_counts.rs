@@ -1,0 +1,107 @@
+//! What Linux counted of its network devices: packets and bytes that they received and sent, also what Linux forwarded.
+//!
+//! `/proc/net/dev` (proc(5)) has all devices in one read and takes no lock; netlink would wait for a program that changes
+//! interfaces.
+
+use std::collections::BTreeMap;
+use std::{fs, io};
+
+use crate::interface::Interface;
+
+/// Packets and bytes one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceTraffic {
+    /// Packets. What was merged, or is to be segmented, is one of them.
+    pub packets: u64,
+    /// Bytes, as the device's driver counts them. Most count the Ethernet header, a veth with GRO on does not.
+    pub bytes: u64,
+}
+
+/// What a device moved since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Received.
+    pub rx: DeviceTraffic,
+    /// Sent.
+    pub tx: DeviceTraffic,
+}
+
+/// The counts of all devices of the calling thread's network namespace at one moment, by name.
+#[derive(Debug, Default)]
+pub struct Devices(BTreeMap<String, DeviceCounts>);
+
+impl Devices {
+    /// Asks Linux.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn read() -> io::Result<Devices> {
+        Ok(Devices(parse(&fs::read("/proc/thread-self/net/dev")?)))
+    }
+
+    /// Returns the number of the interface that was named so when this process opened it, and what its device counted.
+    pub fn of(&self, interface: &str) -> Option<(u32, DeviceCounts)> {
+        let known = Interface::existing(interface).ok()?;
+        let index = known.index().ok()?;
+        Some((index as u32, *self.0.get(&known.kernel_name())?))
+    }
+}
+
+/// Reads the lines of devices: a name, a colon, eight numbers of what was received and eight of what was sent, each beginning with
+/// bytes and packets. Others are skipped.
+fn parse(text: &[u8]) -> BTreeMap<String, DeviceCounts> {
+    let text = String::from_utf8_lossy(text);
+    let device = |line: &str| {
+        let (name, numbers) = line.trim_start().split_once(':')?;
+        let numbers: Vec<u64> = numbers.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let [rx_bytes, rx_packets, _, _, _, _, _, _, tx_bytes, tx_packets, ..] = numbers[..] else {
+            return None;
+        };
+        let counts = DeviceCounts {
+            rx: DeviceTraffic { packets: rx_packets, bytes: rx_bytes },
+            tx: DeviceTraffic { packets: tx_packets, bytes: tx_bytes },
+        };
+        Some((name.to_owned(), counts))
+    };
+    text.lines().filter_map(device).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{batch_of, in_namespace, ip, numbered_frame, pool, veth_pair};
+    use crate::{OpenOptions, open};
+
+    #[test]
+    fn a_device_has_what_went_over_it_whatever_its_name_is() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            let options = OpenOptions { rx_queues: 0, tx_queues: 1, warn: |_| {} };
+            let mut port = open("left", &options).unwrap();
+            ip("link set left name wan0");
+            let before = Devices::read().unwrap();
+            let (mut pool, mut tx) = (pool(64), port.take_tx(0).unwrap());
+            let frames: Vec<_> = (0..3).map(|number| numbered_frame(number, 100)).collect();
+            assert_eq!(tx.send(&mut pool, &mut batch_of(&mut pool, &frames)), 3);
+            tx.flush(&mut pool);
+            let now = Devices::read().unwrap();
+            let (number, sent) = now.of("left").unwrap();
+            assert_eq!(sent.tx.packets - before.of("left").unwrap().1.tx.packets, 3);
+            assert_eq!(sent.tx.bytes - before.of("left").unwrap().1.tx.bytes, 300);
+            assert_eq!(now.of("wan0"), Some((number, sent)));
+            assert_eq!(now.of("right").unwrap().1.rx.packets, sent.tx.packets);
+            assert_eq!(now.of("none"), None);
+        });
+    }
+
+    #[test]
+    fn lines_that_are_no_devices_are_skipped() {
+        let text = b"Inter-|   Receive\n face |bytes\n  eth1: 7 1 0 0 0 0 0 0 9 2 0 0 0 0 0 0\nbr-\x1b[3: 1 2 3\n lo:x\n";
+        let counts = DeviceCounts {
+            rx: DeviceTraffic { packets: 1, bytes: 7 },
+            tx: DeviceTraffic { packets: 2, bytes: 9 },
+        };
+        assert_eq!(parse(text), BTreeMap::from([("eth1".to_owned(), counts)]));
+    }
+}

@@ -1,0 +1,109 @@
+//! The counters of ports are those of their devices, whoever forwarded, and who did is told: for each driver and kind of traffic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod netns;
+
+use netns::router::{PROGRAM, start, warm_up};
+use netns::{Network, eventually};
+
+/// Hosts a and b, and a router between them.
+fn network() -> Network {
+    let network = Network::new(&["a", "r", "b"]);
+    for (number, host) in (1..).zip(["a", "b"]) {
+        let (near, far) = (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
+        network.link(("r", &format!("eth{number}"), &near), (host, "eth0", &far));
+        network.ip("r", &format!("addr add 10.0.{number}.1/24 dev eth{number}"));
+        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{number}.1"));
+    }
+    network.forward("r");
+    network
+}
+
+/// What hosts send, in words, and how: a program in namespace a.
+const TRAFFIC: [(&str, &str); 5] = [
+    ("pings through the router", "ping -n -q -i 0.01 -c 100 10.0.2.2"),
+    ("pings to the router", "ping -n -q -i 0.01 -c 50 10.0.1.1"),
+    ("hops that run out", "ping -n -q -i 0.01 -c 30 -t 1 10.0.2.2"),
+    ("TCP", "iperf3 -c 10.0.2.2 -n 4M"),
+    ("UDP", "iperf3 -u -c 10.0.2.2 -b 20M -n 1M -l 1200"),
+];
+
+/// Packets that a host's device has sent and received.
+fn of_host(network: &Network, host: &str) -> (u64, u64) {
+    let (_, text) = network.run(host, "ip -s -j link show eth0");
+    let links: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let packets = |way: &str| links[0]["stats64"][way]["packets"].as_u64().unwrap();
+    (packets("tx"), packets("rx"))
+}
+
+/// What the router says of a port: packets received and sent, and those received by who forwarded them.
+fn of_port(network: &Network, socket: &str, name: &str) -> ((u64, u64), [u64; 3]) {
+    let (_, text) = network.run("r", &format!("{PROGRAM} show ports {name} --json --socket {socket}"));
+    let row: serde_json::Value =
+        serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let ways = ["in_kernel", "by_workers", "to_linux"].map(|way| number(&row[way]));
+    ((number(&row["rx"]["packets"]), number(&row["tx"]["packets"])), ways)
+}
+
+#[test]
+fn ports_count_what_hosts_sent_and_got_whoever_forwarded() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["auto", "xdp", "af_xdp", "af_packet"] {
+        let network = network();
+        let socket = network.folder.file("socket");
+        let router = start(&network, &format!("eth1 eth2 --driver {driver} --socket {socket}"));
+        warm_up(&network, "a", &["10.0.2.2"]);
+        let all = || ["a", "b"].map(|host| of_host(&network, host));
+        let ports = || ["eth1", "eth2"].map(|port| of_port(&network, &socket, port));
+        // As on a wire, then as a host sends that leaves checksums and segments to its card.
+        for offloads in ["off", "on"] {
+            for host in ["a", "b"] {
+                network.run(host, &format!("ethtool -K eth0 tx {offloads} tso {offloads} gso {offloads}"));
+            }
+            for (kind, command) in TRAFFIC {
+                let (hosts, before) = (all(), ports());
+                let server = command.starts_with("iperf3").then(|| network.start("b", "iperf3 -s -1"));
+                let ended = eventually(|| network.run("a", command).0 || kind.starts_with("hops"));
+                assert!(ended, "{driver}, offloads {offloads}: {kind}");
+                drop(server);
+                let mut last = String::new();
+                let agrees = eventually(|| {
+                    let (sent, seen) = (all(), ports());
+                    let grown = |now: (u64, u64), before: (u64, u64)| (now.0 - before.0, now.1 - before.1);
+                    last.clear();
+                    let mut agrees = true;
+                    for end in 0..2 {
+                        let of_host = grown(sent[end], hosts[end]);
+                        let of_port = grown(seen[end].0, before[end].0);
+                        let ways: Vec<u64> =
+                            seen[end].1.iter().zip(before[end].1).map(|(now, before)| now - before).collect();
+                        agrees &= of_host == of_port && ways.iter().sum::<u64>() == of_port.0;
+                        last +=
+                            &format!("host {of_host:?}, port {of_port:?}, kernel, workers, Linux {ways:?}\n");
+                    }
+                    agrees
+                });
+                assert!(agrees, "{driver}, offloads {offloads}, {kind}:\n{last}{}", router.printed());
+                println!("{driver}, offloads {offloads}, {kind}:\n{last}");
+            }
+        }
+        // What nobody but Linux can finish is said.
+        let left = || {
+            let (_, text) = network.run("r", &format!("{PROGRAM} show ports --socket {socket}"));
+            text
+        };
+        if driver == "auto" {
+            assert!(
+                left().contains("checksum not computed yet") || left().contains("longer than the MTU"),
+                "{}",
+                left()
+            );
+        }
+    }
+}
