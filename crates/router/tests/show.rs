@@ -164,7 +164,10 @@ impl Backend for Router {
                             bits_per_second: 92e6,
                         },
                         tx: TrafficRow { packets: 7, bytes: 420, ..TrafficRow::default() },
+                        in_kernel: 1_000_000,
+                        by_workers: 234_555,
                         to_linux: 12,
+                        left_because: "to this host".into(),
                     })?;
                 }
             }
@@ -463,11 +466,15 @@ fn what_each_of_them_prints() {
         (
             "ports",
             "\
-port        packets   bytes  dropped  errors  packets/s    bit/s  to Linux
-eth1  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M        12
+port        packets   bytes  dropped  errors  packets/s    bit/s
+eth1  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M
       tx          7    420         0       0         0        0
-eth2  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M        12
+eth2  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M
       tx          7    420         0       0         0        0
+
+port  in the kernel  by workers  by Linux  left to Linux because of
+eth1         81.0 %      19.0 %     0.0 %  to this host
+eth2         81.0 %      19.0 %     0.0 %  to this host
 
 port  link        driver             MTU  MAC address        transit, addresses
 eth1  up          af_xdp zero-copy  1500  02:00:00:00:00:03  kernel 10.0.0.254/24

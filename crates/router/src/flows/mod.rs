@@ -33,8 +33,6 @@ use tally::{Tally, Way};
 
 /// Samples a second: few enough for the router, enough for shares within a percent of a link in five seconds.
 const SAMPLES: f64 = 5_000.0;
-/// How long the ports are looked at to choose a rate.
-const MOMENT: Duration = Duration::from_millis(200);
 /// Bytes of each packet: its headers, of IPv6 with some extensions and tags too.
 const HEADER_BYTES: u32 = 128;
 /// The exit code of wrong usage, clap's.
@@ -129,30 +127,22 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
 /// Returns the rate of samples, one packet of so many, by the packets that the ports move now. A port that the router lacks is a
 /// problem in words.
 fn one_in(client: &mut Client, port: Option<&String>) -> Result<Result<u32, String>> {
-    let mut ports = || -> Result<Vec<PortRow>> {
-        let rows = client.ask(&Request::Show(Show::Ports(PortFilter::default())))?;
-        rows.map(|row| serde_json::from_str(&row?).context("the router's answer cannot be read")).collect()
-    };
-    let (before, begin) = (ports()?, Instant::now());
-    if let Some(port) = port.filter(|&port| before.iter().all(|row| row.name != *port)) {
-        let names: Vec<String> = before.into_iter().map(|row| row.name).collect();
+    let rows = client.ask(&Request::Show(Show::Ports(PortFilter::default())))?;
+    let rows = rows.map(|row| serde_json::from_str(&row?).context("the router's answer cannot be read"));
+    let rows: Vec<PortRow> = rows.collect::<Result<_>>()?;
+    if let Some(port) = port.filter(|&port| rows.iter().all(|row| row.name != *port)) {
+        let names: Vec<String> = rows.into_iter().map(|row| row.name).collect();
         let expected = names.join(", ");
         return Ok(Err(format!(
             "flows: no port '{port}'; expected one of {expected}, and a filter behind it"
         )));
     }
-    // What Linux gets has no rate of its own.
-    std::thread::sleep(MOMENT);
-    let (after, seconds) = (ports()?, begin.elapsed().as_secs_f64());
-    let to_linux = |rows: &[PortRow]| rows.iter().map(|row| row.to_linux).sum::<u64>();
-    let mut rate = to_linux(&after).saturating_sub(to_linux(&before)) as f64 / seconds;
-    for row in after {
-        rate += match port {
-            None => row.rx.packets_per_second,
-            Some(port) if *port == row.name => row.rx.packets_per_second + row.tx.packets_per_second,
-            Some(_) => 0.0,
-        };
-    }
+    let rate_of = |row: PortRow| match port {
+        None => row.rx.packets_per_second,
+        Some(port) if *port == row.name => row.rx.packets_per_second + row.tx.packets_per_second,
+        Some(_) => 0.0,
+    };
+    let rate: f64 = rows.into_iter().map(rate_of).sum();
     Ok(Ok((rate / SAMPLES).ceil().max(1.0) as u32))
 }
 
