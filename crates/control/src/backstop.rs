@@ -284,6 +284,11 @@ impl Backstop {
         Ok(())
     }
 
+    /// Whether Linux has told something of an interface since this was asked last.
+    pub fn take_heard(&mut self) -> bool {
+        self.watch.take_heard()
+    }
+
     /// What was dropped so far.
     ///
     /// # Errors

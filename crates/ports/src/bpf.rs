@@ -11,7 +11,7 @@ use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
+use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
 use packet::wire::ethernet::MacAddr;
 
 use crate::error::missing_resource;
@@ -19,6 +19,14 @@ use crate::host_steering::{
     AddressKey, MOST_STATIONS, Station, VlanId, VlanShare, addresses_of_namespace, key_of,
 };
 use crate::{Event, PortError, QueueStats};
+
+/// Makes what loads objects. The verifier tells why it refuses a program, and not each step: where a signal interrupts it, a program
+/// is loaded again with a log, once for each size that was too small.
+pub(crate) fn loader<'a>() -> EbpfLoader<'a> {
+    let mut loader = EbpfLoader::new();
+    loader.verifier_log_level(VerifierLogLevel::STATS);
+    loader
+}
 
 /// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
 pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, PortError> {

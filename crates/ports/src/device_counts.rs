@@ -70,7 +70,7 @@ fn parse(text: &[u8]) -> BTreeMap<String, DeviceCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{batch_of, in_namespace, ip, numbered_frame, pool, veth_pair};
+    use crate::testing::{in_namespace, ip, numbered_frame, pool, send, veth_pair};
     use crate::{OpenOptions, open};
 
     #[test]
@@ -83,8 +83,7 @@ mod tests {
             let before = Devices::read().unwrap();
             let (mut pool, mut tx) = (pool(64), port.take_tx(0).unwrap());
             let frames: Vec<_> = (0..3).map(|number| numbered_frame(number, 100)).collect();
-            assert_eq!(tx.send(&mut pool, &mut batch_of(&mut pool, &frames)), 3);
-            tx.flush(&mut pool);
+            send(&mut *tx, &mut pool, &frames);
             let now = Devices::read().unwrap();
             let (number, sent) = now.of("left").unwrap();
             assert_eq!(sent.tx.packets - before.of("left").unwrap().1.tx.packets, 3);

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::{TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
-use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
+use aya::{Ebpf, Pod, include_bytes_aligned};
 
-use crate::bpf::{map_error, refusal, verify};
+use crate::bpf::{loader, map_error, refusal, verify};
 use crate::error::missing_resource;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flood.o"));
@@ -150,7 +150,7 @@ impl Flood {
     ///
     /// The kernel refuses a program, or another one is on the interface.
     pub fn load(tx: u32, rx: Option<u32>, most_frames: u32) -> io::Result<(Self, FloodSender)> {
-        let mut loader = EbpfLoader::new();
+        let mut loader = loader();
         loader.map_max_entries("FRAMES", most_frames);
         let mut object = loader.load(OBJECT).map_err(|error| refused(&error))?;
         verify(|| program(&mut object, "send").load()).map_err(|error| refused(&error))?;

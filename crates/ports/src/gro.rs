@@ -51,7 +51,7 @@ impl Unmerged {
     }
 
     /// The same for an interface that was made anew, or on which merging was turned on meanwhile.
-    pub(crate) fn again(&self) {
+    pub fn again(&self) {
         // The interface may be gone.
         let _ = self.hold();
     }

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use aya::{Ebpf, include_bytes_aligned};
 
 use crate::XdpMode;
 use crate::af_xdp::Stage;
-use crate::bpf::{map_error, test_run, verify};
+use crate::bpf::{loader, map_error, test_run, verify};
 use crate::kernel_forwarding::{KernelForwarding, KernelTraffic, refused};
 use crate::mapped::{Common, Mapped};
 
@@ -146,7 +146,7 @@ impl KernelRelay {
     /// The kernel refuses the program, or has no memory for its maps.
     pub fn load(here: u16, cluster: u16) -> io::Result<Self> {
         let processors = KernelForwarding::slots();
-        let mut loader = EbpfLoader::new();
+        let mut loader = loader();
         loader
             .override_global("HERE", &here, true)
             .override_global("CLUSTER", &cluster, true)

@@ -657,6 +657,38 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
 }
 
 #[test]
+fn linux_merges_nothing_that_a_filter_has_to_see_whatever_comes_later() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    with_addresses(&network);
+    let folder = Files(Folder::new());
+    let off = |is_off: bool| {
+        let (set, said) =
+            network.run("r", &format!("ethtool -K eth1 gro {}", if is_off { "off" } else { "on" }));
+        assert!(set, "{said}");
+    };
+    let merges = || {
+        let (_, features) = network.run("r", "ethtool -k eth1");
+        let (_, link) = network.run("r", "ip -d link show eth1");
+        features.contains("generic-receive-offload: on") && !link.contains("gro_max_size 1 ")
+    };
+    off(true);
+    let list = folder.settings("af_packet", "[acl]\nrules = [\"10 deny udp any any port 7\"]\n");
+    let router = run(&network, &list);
+    off(false);
+    assert!(eventually(|| !merges()), "turned on: {}", router.printed());
+    network.ip("r", "link set eth1 gro_max_size 65536");
+    assert!(eventually(|| !merges()), "its limit lifted");
+    network.ip("r", "link delete eth1");
+    network.link(("r", "eth1", "02:00:00:00:01:01"), ("a", "eth0", "02:00:00:00:01:02"));
+    assert!(eventually(|| !merges()), "made anew");
+    assert_eq!(router.interrupt(), 0);
+    assert!(merges());
+}
+
+#[test]
 fn filters_know_what_they_permitted_of_a_device_that_linux_does_not_see() {
     if !netns::is_root() {
         return;

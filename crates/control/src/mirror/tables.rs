@@ -7,9 +7,10 @@ use super::routes::{Filter, Key, MirrorFamily, Stored, Table, View};
 use super::{Count, Mirror, Problem, fixed};
 use crate::change::{ObjectKind, RouteKey, RouteKind};
 use fib::{EditError, MAIN, NextHopIndex};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use packet::{IpVersion, pulse};
 use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The most tables of the FIB. Each takes 29 MB even with a single route, both copies together (`memory.rs` of `fib` maps
 /// huge pages).
@@ -32,6 +33,8 @@ pub(super) struct Tables {
     pub(super) peculiar: Marked,
     /// Prefixes to which a route has an MTU or an encapsulation, which are Linux's while it is the best.
     pub(super) punted_if_best: Marked,
+    /// Addresses that are broadcasts by a route.
+    pub(super) broadcasts: Marked,
     /// How many networks table local has, over IPv4 and IPv6.
     pub(super) local_networks: [usize; 2],
     /// How many IPv4 routes there are to the host itself beside those of its addresses, and how many broadcast routes
@@ -51,6 +54,13 @@ pub(super) struct Marked(BTreeMap<(u32, IpNet), usize>);
 impl Marked {
     pub(super) fn contains(&self, table: u32, prefix: IpNet) -> bool {
         self.0.contains_key(&(table, prefix))
+    }
+
+    /// The prefixes of a table.
+    fn of_table(&self, table: u32) -> impl Iterator<Item = IpNet> {
+        let least = (table, IpNet::V4(Ipv4Net::default()));
+        let all = self.0.range(least..).map(|(place, _)| *place);
+        all.take_while(move |(of, _)| *of == table).map(|(_, prefix)| prefix)
     }
 
     /// A route is of the kind now, or not any more.
@@ -123,6 +133,9 @@ impl Mirror {
         let [had, has] = [old, new].map(|of| of.is_some_and(|stored| self.is_punted(&stored)));
         self.tables.punted_if_best.count(table, key.prefix(), had, has);
         self.count_own(&key, old.as_ref(), new.as_ref());
+        let [was, is] = [old, new].map(|of| of.is_some_and(|stored| self.is_broadcast(&key, &stored)));
+        self.tables.broadcasts.count(table, key.prefix(), was, is);
+        self.links.address_generation += u64::from(was != is);
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
             let standing = self.standing(table, filter, network, length);
@@ -198,6 +211,22 @@ impl Mirror {
     /// Whether a route has something that only Linux obeys.
     fn is_peculiar<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
         key.is_conditional() || self.targets.get(stored.target).key.only_linux.is_some()
+    }
+
+    /// Whether a route is among [`Tables::broadcasts`].
+    fn is_broadcast<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> bool {
+        let prefix = key.prefix();
+        let is_address = matches!(prefix, IpNet::V4(_)) && is_whole(prefix) && !fixed::is_fixed(prefix);
+        is_address && self.targets.get(stored.target).key.kind == RouteKind::Broadcast
+    }
+
+    /// The IPv4 addresses that are broadcasts by a route in tables local and main, or in the table of a VRF.
+    pub fn broadcasts(&self, vrf: Option<u32>) -> impl Iterator<Item = Ipv4Addr> {
+        let prefixes = self.tables.broadcasts.of_table(vrf.unwrap_or(MAIN));
+        prefixes.filter_map(|prefix| match prefix.addr() {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        })
     }
 
     /// Whether a route is among [`Tables::local_networks`].

@@ -22,6 +22,7 @@ pub(crate) struct LinkWatch {
     socket: KernelSocket,
     links: BTreeMap<InterfaceIndex, Link>,
     gone: BTreeSet<InterfaceIndex>,
+    has_heard: bool,
     buffer: Vec<u8>,
 }
 
@@ -29,7 +30,7 @@ impl LinkWatch {
     /// Hears of every change from now on, and reads all interfaces.
     pub(crate) fn open() -> io::Result<Self> {
         let socket = KernelSocket::for_notifications(NETLINK_ROUTE, &[GROUP_LINK], BUFFER)?;
-        Ok(Self { socket, links: all()?, gone: BTreeSet::new(), buffer: vec![0; 64 << 10] })
+        Ok(Self { socket, links: all()?, gone: BTreeSet::new(), has_heard: false, buffer: vec![0; 64 << 10] })
     }
 
     /// The interfaces at the last look.
@@ -42,11 +43,18 @@ impl LinkWatch {
         std::mem::take(&mut self.gone)
     }
 
+    /// Whether Linux has told of an interface since this was asked last, also what is not kept here.
+    pub(crate) fn take_heard(&mut self) -> bool {
+        std::mem::take(&mut self.has_heard)
+    }
+
     /// Reads what has changed. Returns whether anything has.
     pub(crate) fn look(&mut self) -> io::Result<bool> {
         let mut has_changed = false;
         loop {
-            match self.socket.receive(&mut self.buffer)? {
+            let received = self.socket.receive(&mut self.buffer)?;
+            self.has_heard |= !matches!(received, Received::Nothing);
+            match received {
                 Received::Nothing => return Ok(has_changed),
                 Received::Lost => {
                     self.links = all()?;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::{Batch, Packet, PacketType, Pool};
 
@@ -23,6 +23,9 @@ const ADDRESSES: usize = 12;
 const TAG_BYTES: usize = 4;
 /// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
 const TPID_CUSTOMER: u16 = 0x8100;
+
+/// How often Linux is kept from merging where frames say that it does.
+pub(super) const KEPT_APART_EVERY: Duration = Duration::from_secs(1);
 
 /// A receive queue.
 pub(super) struct AfPacketRx {
@@ -48,6 +51,8 @@ pub(super) struct AfPacketRx {
     /// How often the screen was off an interface that was away.
     times_off: u64,
     warned: AtomicBool,
+    /// When Linux was last kept from merging.
+    kept_apart: Instant,
     stats: QueueStats,
     /// What the kernel counted and forgot when asked, and links lost, noticed in `wait_fd`.
     kernel_drops: Cell<u64>,
@@ -80,6 +85,7 @@ impl AfPacketRx {
             lost: !is_up,
             times_off: 0,
             warned: AtomicBool::new(false),
+            kept_apart: Instant::now(),
             stats: QueueStats::default(),
             kernel_drops: Cell::new(0),
             links_lost: Cell::new(0),
@@ -185,6 +191,11 @@ impl AfPacketRx {
     #[cold]
     fn offload_frame(&mut self) {
         self.stats.add(Event::Offload, 1);
+        // Somebody may have Linux merge packets again.
+        if self.screen.is_none() && self.kept_apart.elapsed() >= KEPT_APART_EVERY {
+            self.claim.keep_apart();
+            self.kept_apart = Instant::now();
+        }
         if !self.warned.swap(true, Ordering::Relaxed) {
             let (name, interface) = (&self.claim.name, self.claim.interface.kernel_name());
             (self.claim.warn)(&format!(

@@ -12,14 +12,11 @@ use std::sync::{Mutex, Weak};
 use aya::maps::{Array, MapData, MapError};
 use aya::programs::SocketFilter;
 use aya::programs::links::FdLink;
-use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use aya::{Ebpf, EbpfError, include_bytes_aligned};
 
 use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
-use crate::bpf::{
-    Counters, LocalAddresses, Stations, Steered, Vlans, addresses_error, attach_at_ingress, classifier,
-    clients_error, esp_error, load, load_error, map_error, stations_error, verify, vlans_error,
-};
+use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, addresses_error, attach_at_ingress, classifier, clients_error, esp_error, load, load_error, loader, map_error, stations_error, verify, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Station, VlanId, VlanShare};
 use crate::interface::{kernel_name, namespace};
@@ -55,7 +52,7 @@ struct Attached {
 impl Screen {
     /// Loads the programs. Needs CAP_BPF and CAP_NET_ADMIN.
     pub(super) fn load(port: &str) -> Result<Self, PortError> {
-        let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
+        let mut object = load(port, &mut loader(), OBJECT)?;
         let (local, counters) = (LocalAddresses::of(port, &mut object)?, Counters::of(port, &mut object)?);
         let (vlans, stations) = (Vlans::of(port, &mut object)?, Stations::of(port, &mut object)?);
         let longest = object.take_map("LONGEST").expect("the program has this map");

@@ -188,12 +188,16 @@ fn offload_frames_are_counted_with_one_warning() {
         let mut received = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
         assert_eq!(received.len(), 200_000);
+        // Somebody has Linux merge packets again: frames that are too long tell that, once in a while.
+        crate::testing::command("ethtool", "-K left gro on");
+        std::thread::sleep(crate::af_packet::rx::KEPT_APART_EVERY);
         let (mut pool, mut batch) = (pool(64), Batch::new());
         while rx.receive(&mut pool, &mut batch, 32) > 0 {
             assert!(batch.iter().all(|packet| packet.len() <= 1_514));
             pool.free(&mut batch);
         }
         assert!(rx.stats().count(Event::Offload) > 1, "{:?}", rx.stats());
+        assert!(!crate::gro::merges("left"));
         assert_eq!(WARNINGS.load(Ordering::Relaxed), 1);
         go.send(()).unwrap();
         far.join().unwrap();

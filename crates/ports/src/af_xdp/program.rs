@@ -9,11 +9,11 @@ use std::os::fd::AsRawFd;
 use aya::maps::{Array, MapData, MapError, ProgramArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use aya::{Ebpf, EbpfError, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
-use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
+use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, load, load_error, loader, map_error, program_io_error, verify};
 use crate::error::missing_resource;
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -68,7 +68,7 @@ impl Program {
     pub(super) fn load(port: &str, queues: usize, steer: Steer) -> Result<Self, PortError> {
         let (transit, seal) = (u8::from(steer == Steer::Transit), passage::seal());
         let queues = u32::try_from(queues).unwrap_or(u32::MAX);
-        let mut loader = EbpfLoader::new();
+        let mut loader = loader();
         loader
             .override_global("TRANSIT", &transit, true)
             .override_global("SEAL", &seal, true)

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use aya::maps::{Array, MapData, MapError};
 use aya::programs::links::FdLink;
-use aya::{EbpfLoader, include_bytes_aligned};
+use aya::{include_bytes_aligned};
 use rustix::io::Errno;
 
 use crate::PortError;
-use crate::bpf::{attach_at_ingress, classifier, load, load_error, map_error};
+use crate::bpf::{attach_at_ingress, classifier, load, load_error, loader, map_error};
 use crate::host::passage::{self, Passage};
 use crate::interface::{Interface, namespace};
 use crate::tap;
@@ -73,7 +73,7 @@ impl Device {
         let (file, name) = tap::open_file(NAME, tap::Queues::One, tap::Kind::Frames)?;
         let failed = |action| move |error| PortError::system(port, action, error);
         set_no_carrier(&file).map_err(failed("taking the carrier off the TAP device"))?;
-        let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
+        let mut object = load(port, &mut loader(), OBJECT)?;
         let map = object.take_map("TARGETS").expect("the program has this map");
         let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
         // The link keeps the program, and the program its map.
@@ -140,7 +140,7 @@ impl Device {
 /// Has the kernel drop all that comes in by `interface`, once it has shown it to those who listen (packet(7)), for as long
 /// as the link is there: the same program with an empty table.
 pub(crate) fn drop_all(port: &str, interface: &str) -> Result<FdLink, PortError> {
-    let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
+    let mut object = load(port, &mut loader(), OBJECT)?;
     attach_at_ingress(port, classifier(port, &mut object, "inject")?, interface)
 }
 

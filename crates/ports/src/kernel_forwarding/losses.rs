@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 
 use aya::maps::{HashMap, MapData, PerCpuArray};
 use aya::programs::BtfTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, Pod, include_bytes_aligned};
+use aya::{Btf, Ebpf, Pod, include_bytes_aligned};
 
 use super::{MOST_PORTS, refused};
-use crate::bpf::map_error;
+use crate::bpf::{loader, map_error};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/losses.o"));
 
@@ -77,7 +77,7 @@ impl LossCounter {
     /// The kernel refuses the programs, or does not describe its structures.
     pub fn load() -> io::Result<Self> {
         let types = Btf::from_sys_fs().map_err(|error| refused(&error))?;
-        let mut object = EbpfLoader::new().btf(Some(&types)).load(OBJECT).map_err(|error| refused(&error))?;
+        let mut object = loader().btf(Some(&types)).load(OBJECT).map_err(|error| refused(&error))?;
         for (name, tracepoint) in PROGRAMS {
             let program = object.program_mut(name).expect("the object has this program");
             let program: &mut BtfTracePoint = program.try_into().expect("it is for a tracepoint");

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray, RingBuf};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
+use aya::{Ebpf, Pod, include_bytes_aligned};
 use packet::flow::FlowKey;
 use packet::multipath::PathPolicies;
 use packet::{IpVersion, SharedMemory};
@@ -28,7 +28,7 @@ pub use self::losses::{KernelLosses, LossCounter};
 pub use self::samples::KernelSample;
 use self::samples::{Draw, Sampling};
 use crate::af_xdp::Stage;
-use crate::bpf::{address_bits, map_error, refusal, test_run, verify};
+use crate::bpf::{address_bits, loader, map_error, refusal, test_run, verify};
 use crate::error::missing_resource;
 use crate::host_steering::key_of;
 use crate::mapped::{Common, Mapped};
@@ -216,7 +216,7 @@ impl KernelForwarding {
     fn load_object(bytes: usize, object: &[u8], key: FlowKey, is_listed: bool) -> io::Result<Self> {
         let listed = u8::from(is_listed);
         let processors = if is_listed { Self::slots() } else { 1 };
-        let mut loader = EbpfLoader::new();
+        let mut loader = loader();
         loader.override_global("LISTED", &listed, true).map_max_entries("HITS", processors as u32);
         if !is_listed {
             loader.map_max_entries("LIST", 1);

@@ -25,7 +25,9 @@ pub(crate) struct Filtered {
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) backstop: Backstop,
-    /// Interfaces on which Linux merges no packets meanwhile.
+    /// Ports of which Linux must merge no packets.
+    merging: Vec<String>,
+    /// Those of them of which it does so now.
     unmerged: Vec<Unmerged>,
 }
 
@@ -51,17 +53,40 @@ impl Guard {
                 _ => error.into(),
             }
         })?;
-        let merging = ports.iter().filter(|port| port.driver == Driver::AfPacket);
-        let merging = merging.filter(|port| port.host == Host::Interface);
-        let merging = merging.filter_map(|port| Unmerged::begin(&port.name).transpose());
-        let unmerged: Vec<Unmerged> = merging.filter_map(Result::ok).collect();
-        for port in &unmerged {
+        let merging =
+            ports.iter().filter(|port| port.driver == Driver::AfPacket && port.host == Host::Interface);
+        let merging = merging.map(|port| port.name.clone()).collect();
+        let mut guard = Guard { backstop, merging, unmerged: Vec::new() };
+        guard.keep_apart();
+        Ok(guard)
+    }
+
+    /// Has Linux merge no packets of ports, also of those that were made anew, or on which it was told to meanwhile.
+    fn keep_apart(&mut self) {
+        for port in &self.merging {
+            if let Some(unmerged) = self.unmerged.iter().find(|unmerged| unmerged.interface() == port) {
+                unmerged.again();
+                continue;
+            }
+            // One that is gone is told of when it is back.
+            let Ok(Some(unmerged)) = Unmerged::begin(port) else { continue };
             tracing::info!(
-                "{}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
-                port.interface()
+                "{port}: Linux merges no received packets (GRO) while the router filters, so that it sees each"
             );
+            self.unmerged.push(unmerged);
         }
-        Ok(Guard { backstop, unmerged })
+    }
+
+    /// Brings Linux's interfaces, as they are now, under the filters.
+    ///
+    /// # Errors
+    /// The kernel does not take the rules. The next call tries again.
+    pub(crate) fn follow(&mut self) -> std::io::Result<()> {
+        let followed = self.backstop.follow();
+        if self.backstop.take_heard() {
+            self.keep_apart();
+        }
+        followed
     }
 
     /// The same in the place of an earlier one: what that kept from being merged stays so.

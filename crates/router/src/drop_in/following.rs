@@ -72,6 +72,11 @@ impl Own {
             let of = mirror.vrf_table(known.index);
             of == vrf || (of.is_none() && has_main)
         }));
+        // Those of the networks are among them; `ip addr add ... brd` gives others.
+        let of_main = (vrf.is_some() && has_main).then(|| mirror.broadcasts(None));
+        sources.extend(mirror.broadcasts(vrf).chain(of_main.into_iter().flatten()));
+        sources.sort_unstable();
+        sources.dedup();
         if switches.is_some_and(|switches| switches.accepts_own) {
             sources.clear();
         }
@@ -487,7 +492,9 @@ fn write(router: &mut Router, targets: Vec<String>, value: &str) -> Vec<String> 
 
 #[cfg(test)]
 mod tests {
-    use control::change::{Change, Link as KernelLink, Rule, RuleAction, Source};
+    use control::change::{
+        Change, Hops, Link as KernelLink, Route, RouteKey, RouteKind, Rule, RuleAction, Source,
+    };
 
     use super::*;
 
@@ -505,6 +512,20 @@ mod tests {
             is_l3mdev: false,
             mark: None,
             has_other_selectors: false,
+        }
+    }
+
+    fn broadcast(table: u32, prefix: &str) -> Route {
+        let prefix = prefix.parse().unwrap();
+        Route {
+            key: RouteKey { table, prefix, metric: 0, tos: 0, from: None },
+            kind: RouteKind::Broadcast,
+            protocol: 2,
+            preferred_source: None,
+            mtu: None,
+            preference: Route::MEDIUM,
+            only_linux: None,
+            hops: Hops::None,
         }
     }
 
@@ -537,10 +558,21 @@ mod tests {
             let address = [10, 0, 0, index as u8].into();
             mirror.apply(Source::Netlink, Change::Address(Address { index, address, prefix_length: 24 }));
         }
-        let own = |mirror: &Mirror| Own::of(mirror, "eth2").sources.len() / 2;
-        assert_eq!(own(&mirror), 2);
+        // All have one broadcast address.
+        let own = |mirror: &Mirror, port: &str| Own::of(mirror, port).sources.len() - 1;
+        assert_eq!(own(&mirror, "eth2"), 2);
+        let generations = mirror.link_generations();
+        mirror.apply(Source::Netlink, Change::Route(broadcast(100, "10.0.0.99/32")));
+        assert_eq!((own(&mirror, "eth2"), own(&mirror, "eth1")), (3, 1));
+        assert_ne!(mirror.link_generations(), generations);
+        mirror.apply(Source::Netlink, Change::Route(broadcast(255, "10.0.0.98/32")));
+        assert_eq!((own(&mirror, "eth2"), own(&mirror, "eth1")), (3, 2));
         mirror.apply(Source::Netlink, Change::Rule(local_rule()));
-        assert_eq!((own(&mirror), Own::of(&mirror, "eth1").sources.len() / 2), (3, 1));
+        assert_eq!((own(&mirror, "eth2"), own(&mirror, "eth1")), (5, 2));
+        for (table, prefix) in [(100, "10.0.0.99/32"), (255, "10.0.0.98/32")] {
+            mirror.apply(Source::Netlink, Change::RouteGone(broadcast(table, prefix).key));
+        }
+        assert_eq!((own(&mirror, "eth2"), own(&mirror, "eth1")), (3, 1));
         let text = |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(text(&addresses_by_ports(&mirror)), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
         // Those of a port that is not there yet are not known.

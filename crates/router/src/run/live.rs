@@ -201,7 +201,7 @@ impl Live {
         drop_in::follow_paths(&self.shared);
         // Before anything new is forwarded.
         if let Some(guard) = &mut *lock(&self.guard)
-            && let Err(error) = guard.backstop.follow()
+            && let Err(error) = guard.follow()
         {
             tracing::warn!("the filters' backstop does not follow Linux's interfaces: {error}");
         }
