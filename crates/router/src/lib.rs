@@ -208,7 +208,8 @@ pub fn main() -> ExitCode {
     if words.first().is_some_and(|word| capture::is_extcap(word.as_ref())) {
         words.insert(1, "extcap".into());
     }
-    let cli = match Cli::from_arg_matches(&command().get_matches_from(words)) {
+    let parsed = command().try_get_matches_from(words).map_err(|mistake| meant(mistake, &command()));
+    let cli = match parsed.and_then(|parsed| Cli::from_arg_matches(&parsed)) {
         Ok(cli) => cli,
         Err(mistake) => mistake.exit(),
     };
@@ -244,9 +245,33 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Has a mistake name the command that was meant, if one is near enough: `run` of 'rnu'.
+fn meant(mut mistake: clap::Error, command: &clap::Command) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(word)) = mistake.get(ContextKind::InvalidSubcommand) else {
+        return mistake;
+    };
+    let known = command.get_subcommands().filter(|known| !known.is_hide_set()).map(clap::Command::get_name);
+    if let Some(near) = graph::lang::nearest(word, known) {
+        let near = ContextValue::Strings(vec![near.to_owned()]);
+        mistake.insert(ContextKind::SuggestedSubcommand, near);
+    }
+    mistake
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_is_no_command_names_the_one_that_was_meant() {
+        let said = |word: &str| {
+            let mistake = command().try_get_matches_from(["brickway", word]).unwrap_err();
+            meant(mistake, &command()).to_string()
+        };
+        assert!(said("rnu").contains("'run'"), "{}", said("rnu"));
+        assert!(!said("frobnicate").contains("similar"), "{}", said("frobnicate"));
+    }
 
     #[test]
     fn every_subcommand_is_in_one_group() {

@@ -76,7 +76,7 @@ fn a_sick_router_is_made_well() {
         "left: it is down",
         "left: MTU 40000 of left: a frame of 32000 bytes holds 31854 at most; expected `ip link set left mtu 31854`",
         "left: its other end, right, leaves VLAN tags to a card",
-        "gone: there is no such interface",
+        "gone: there is no such interface; expected one of right, left",
     ] {
         assert!(bad.iter().any(|told| told == expected), "no '{expected}' in {bad:#?}");
     }

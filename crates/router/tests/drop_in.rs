@@ -309,7 +309,8 @@ fn packets_go_by_the_tables_of_the_settings() {
         assert!(of_main("IPv4").iter().any(|words| words.contains(&ipv4)), "{text}");
         assert!(of_main("IPv6").iter().any(|words| words.contains(&ipv6)), "{text}");
         if std::env::var("BRICKWAY_TEST_DRIVER").is_err() {
-            let shows_path = || ask("ports").1.lines().filter(|line| line.contains(path)).count() == 2;
+            let is_path = format!("\"path\":\"{path}");
+            let shows_path = || ask("ports --json").1.matches(&is_path).count() == 2;
             assert!(netns::eventually(shows_path), "{path}: {}", ask("ports").1);
         }
     }

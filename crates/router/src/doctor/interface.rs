@@ -71,11 +71,13 @@ fn unknown(name: &str, error: &std::io::Error) -> Finding {
 fn absence(name: &str, links: &Links) -> Finding {
     let names = links.iter().map(|link| link.name.as_str());
     let names: Vec<&str> = names.filter(|&name| name != "lo").collect();
-    let remedy = match names.as_slice() {
-        [] => Remedy::None,
-        _ => Remedy::ByHand(format!("there are {}", names.join(", "))),
+    let expected = match names.as_slice() {
+        [] => "Linux has none but lo".to_owned(),
+        _ => format!("expected one of {}", names.join(", ")),
     };
-    Finding::bad(name, "there is no such interface", "the port cannot be opened", remedy)
+    let space = if name.contains(',') { "; a space is between ports" } else { "" };
+    let what = format!("there is no such interface; {expected}{space}");
+    Finding::bad(name, what, "", Remedy::None).preventing()
 }
 
 /// What the link itself says.

@@ -163,6 +163,8 @@ struct Capabilities(u64);
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 const NET_RAW: (u32, &str) = (13, "CAP_NET_RAW");
 const IPC_LOCK: u32 = 14;
+/// Is as good as CAP_BPF.
+const SYS_ADMIN: u32 = 21;
 const BPF: (u32, &str) = (39, "CAP_BPF");
 
 impl Capabilities {
@@ -181,7 +183,8 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
     if patient.ports.is_empty() {
         return None;
     }
-    let missing = [NET_ADMIN, NET_RAW, BPF].iter().filter(|(bit, _)| !capabilities.has(*bit));
+    let has = |bit| capabilities.has(bit) || bit == BPF.0 && capabilities.has(SYS_ADMIN);
+    let missing = [NET_ADMIN, NET_RAW, BPF].iter().filter(|(bit, _)| !has(*bit));
     let missing: Vec<&str> = missing.map(|(_, name)| *name).collect();
     Some(if missing.is_empty() {
         Finding::ok("permissions", "this process may open ports and load BPF programs")
@@ -189,6 +192,7 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
         let why = "opening ports, loading the steering program and following routes need them";
         let remedy = Remedy::ByHand("run it as root, or as a service with these capabilities".to_owned());
         Finding::bad("permissions", format!("this process lacks {}", missing.join(", ")), why, remedy)
+            .preventing()
     })
 }
 
@@ -357,6 +361,10 @@ mod tests {
         let nobody = Capabilities::of("CapEff:\t0000000000001000\n");
         let finding = permissions(nobody, &patient(Driver::AfXdp)).unwrap();
         assert_eq!(finding.what, "this process lacks CAP_NET_RAW, CAP_BPF");
+        assert!(finding.prevents_start);
+        // CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN.
+        let older = Capabilities::of("CapEff:\t0000000000203000\n");
+        assert_eq!(permissions(older, &patient(Driver::AfXdp)).unwrap().verdict, Verdict::Ok);
 
         let memory =
             |capabilities, limit| locked_memory(capabilities, limit, &patient(Driver::AfXdp)).unwrap();

@@ -21,7 +21,7 @@ pub(crate) use transit::lacks_queues;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 use control::backstop;
@@ -154,6 +154,8 @@ pub(crate) struct Finding {
     remedy: Remedy,
     /// What came of `--fix`.
     fixed: Option<Result<(), String>>,
+    /// Whether no router starts so.
+    prevents_start: bool,
 }
 
 impl Finding {
@@ -176,7 +178,13 @@ impl Finding {
         why: &'static str,
         remedy: Remedy,
     ) -> Self {
-        Self { verdict, subject: subject.to_owned(), what: what.into(), why, remedy, fixed: None }
+        let (subject, what) = (subject.to_owned(), what.into());
+        Self { verdict, subject, what, why, remedy, fixed: None, prevents_start: false }
+    }
+
+    /// The same, so that no router starts.
+    fn preventing(self) -> Self {
+        Self { prevents_start: true, ..self }
     }
 
     /// Whether it still is a problem.
@@ -192,7 +200,8 @@ impl Finding {
 
     /// Returns all of it in one line.
     fn line(&self) -> String {
-        format!("{}: {}; {}", self.subject, self.what, self.details().join("; "))
+        let whole = std::iter::once(format!("{}: {}", self.subject, self.what)).chain(self.details());
+        whole.collect::<Vec<_>>().join("; ")
     }
 
     /// Why it matters and what to do, or what was done; lines below the finding's own.
@@ -345,16 +354,24 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Reports on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
-/// about to start; and what at its ports it bypasses.
-pub(crate) fn warn_at_start(settings: &Settings) {
+/// Reports on standard error what is bad for a router with these settings that is about to start, and what at its ports it bypasses.
+///
+/// # Errors
+/// No router starts so; then nothing else is reported.
+pub(crate) fn begin(settings: &Settings) -> Result<()> {
     let patient = Patient::of(settings);
+    let (preventing, others): (Vec<Finding>, Vec<Finding>) =
+        patient.examine().into_iter().filter(Finding::is_bad).partition(|finding| finding.prevents_start);
+    if !preventing.is_empty() {
+        bail!("{}", preventing.iter().map(Finding::line).collect::<Vec<_>>().join("\n"));
+    }
     // This router opens its own ports again, or keeps them closed as it is to.
     let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
-    let bad = patient.examine().into_iter().filter(|finding| finding.is_bad() && !is_closed(finding));
+    let bad = others.into_iter().filter(|finding| !is_closed(finding));
     for finding in bad.chain(bypassed::at_ports(&patient)) {
         tracing::warn!("{}", finding.line());
     }
+    Ok(())
 }
 
 /// Returns what is wrong with Linux's forwarding of the families that are used, where Linux gets what is punted.

@@ -61,7 +61,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Has Linux merge no packets of ports, also of those that were made anew, or on which it was told to meanwhile.
+    /// Has Linux merge no packets of ports, also of those that were made anew, or on which somebody turned it on meanwhile.
     fn keep_apart(&mut self) {
         for port in &self.merging {
             if let Some(unmerged) = self.unmerged.iter().find(|unmerged| unmerged.interface() == port) {

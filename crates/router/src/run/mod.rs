@@ -401,9 +401,18 @@ fn run_settings(
 ) -> Result<ExitCode> {
     let is_file = subject::is_file(arguments);
     if !is_file && !arguments.print_config {
+        doctor::begin(&settings)?;
+        if let [port] = &settings.ports[..]
+            && arguments.script.is_none()
+        {
+            tracing::warn!(
+                "{0} is the only port: packets between it and other interfaces are left to Linux; name these too: \
+                 brickway run {0} eth2",
+                port.name
+            );
+        }
         open_files::refuse_too_few(&settings.ports, settings.workers.count)?;
         beside_linux::refuse(&settings)?;
-        doctor::warn_at_start(&settings);
     }
     let plan = (!arguments.print_config).then(|| Plan::of(arguments, &settings)).transpose()?;
     // While it is root's, and before its first thread.
