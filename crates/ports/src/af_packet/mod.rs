@@ -130,9 +130,7 @@ impl Claim {
             returns: AtomicU32::default(),
         };
         claim.hold()?;
-        if let Some(problem) = claim.absence() {
-            claim.tell(problem);
-        }
+        claim.tell_absence();
         Ok(claim)
     }
 
@@ -150,11 +148,22 @@ impl Claim {
 
     /// Reports the port's state, unless it was reported last.
     pub(crate) fn tell(&self, text: String) {
-        let mut told = lock(&self.told);
+        self.tell_after(&mut lock(&self.told), text);
+    }
+
+    fn tell_after(&self, told: &mut String, text: String) {
         if *told != text {
             (self.warn)(&format!("port {}: {text}", self.name));
             *told = text;
         }
+    }
+
+    /// Reports why the interface cannot be used now. Returns whether that is so.
+    pub(crate) fn tell_absence(&self) -> bool {
+        // Another queue may find it meanwhile, and reports that it is back after this.
+        let mut told = lock(&self.told);
+        let absence = self.absence();
+        absence.map(|problem| self.tell_after(&mut told, problem)).is_some()
     }
 
     /// Reports that the port goes on.
@@ -209,13 +218,7 @@ impl Claim {
         if self.interface.index().is_ok_and(|index| Some(index) == old) {
             return false;
         }
-        match self.absence() {
-            Some(problem) => {
-                self.tell(problem);
-                false
-            }
-            None => true,
-        }
+        !self.tell_absence()
     }
 
     /// Makes the interface promiscuous for as long as the claim is there.
