@@ -689,6 +689,32 @@ fn linux_merges_nothing_that_a_filter_has_to_see_whatever_comes_later() {
 }
 
 #[test]
+fn what_linux_takes_that_is_longer_than_the_mtu_is_judged() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["auto", "xdp", "af_xdp", "af_packet"] {
+        let network = network();
+        with_addresses(&network);
+        let folder = Files(Folder::new());
+        // A veth takes four bytes more, those of a tag.
+        network.ip("r", "link set eth1 mtu 1400");
+        let list = "[acl]\nrules = [\"10 deny icmp any any icmp-type 13\"]\n";
+        let router = run(&network, &folder.settings(driver, list));
+        for length in [1372, 1373, 1376] {
+            let ping = format!("ping -n -q -c 3 -i 0.1 -W 1 -M do -s {length} 10.0.2.2");
+            let passes = eventually(|| network.run("a", &ping).1.contains(" 0% packet loss"));
+            assert!(
+                passes,
+                "{driver}, {length}: {}\n{}",
+                folder.ask(&network, "show drops").1,
+                router.printed()
+            );
+        }
+    }
+}
+
+#[test]
 fn filters_know_what_they_permitted_of_a_device_that_linux_does_not_see() {
     if !netns::is_root() {
         return;

@@ -14,7 +14,7 @@ use super::request::{
     DropFilter, Level, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
 };
 
-/// What a port moved in one direction since the router began, workers and kernel together.
+/// What a port moved in one direction since the router began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TrafficRow {
     /// Packets received, or sent.

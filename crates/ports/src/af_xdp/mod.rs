@@ -512,10 +512,13 @@ impl Shared {
         let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
         self.set_mac(mac);
         let failed = |error| PortError::system(self.name(), "setting the link address", error);
-        let mtu = mtu.min(attached.largest_mtu);
+        // Linux forwards what a card takes that is longer than the MTU, and a veth takes what a tag is longer
+        // (`is_skb_forwardable`). A program in the stack sees merged packets too, which only Linux takes apart.
+        let accepted = if attached.mode == XdpMode::Native { attached.largest_mtu } else { mtu + TAG_BYTES };
+        let longest = if attached.largest_mtu == usize::MAX { mtu } else { accepted.min(attached.largest_mtu) };
         // No unicast frame is to a group's address.
         let taken = if attached.gives_way { MacAddr([1, 0, 0, 0, 0, 0]) } else { mac };
-        attached.program.set_interface(taken, mtu, attached.leaves_unfinished).map_err(failed)
+        attached.program.set_interface(taken, longest, attached.leaves_unfinished).map_err(failed)
     }
 }
 
