@@ -285,8 +285,8 @@ impl Backstop {
     }
 
     /// Whether Linux has told something of an interface since this was asked last.
-    pub fn take_heard(&mut self) -> bool {
-        self.watch.take_heard()
+    pub fn take_notified(&mut self) -> bool {
+        self.watch.take_notified()
     }
 
     /// What was dropped so far.

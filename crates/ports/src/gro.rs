@@ -130,7 +130,7 @@ mod tests {
             assert!(Unmerged::begin("none").is_err());
             ip("link delete left");
 
-            // There is no other end.
+            // A tap has no other end: GRO itself is turned off.
             ip("tuntap add left mode tap");
             assert!(merges("left"));
             let unmerged = Unmerged::begin("left").unwrap().unwrap();

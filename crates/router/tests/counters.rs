@@ -1,4 +1,4 @@
-//! The counters of ports are those of their devices, whoever forwarded, and who did is told: for each driver and kind of traffic.
+//! Ports count what hosts sent and got, and say who forwarded it: for each driver and kind of traffic.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -702,8 +702,8 @@ fn what_linux_takes_that_is_longer_than_the_mtu_is_judged() {
         let list = "[acl]\nrules = [\"10 deny icmp any any icmp-type 13\"]\n";
         let router = run(&network, &folder.settings(driver, list));
         for length in [1372, 1373, 1376] {
-            let ping = format!("ping -n -q -c 3 -i 0.1 -W 1 -M do -s {length} 10.0.2.2");
-            let passes = eventually(|| network.run("a", &ping).1.contains(" 0% packet loss"));
+            let ping = format!("ping -n -q -c 1 -W 1 -M do -s {length} 10.0.2.2");
+            let passes = eventually(|| network.run("a", &ping).0);
             assert!(
                 passes,
                 "{driver}, {length}: {}\n{}",

@@ -22,7 +22,7 @@ pub(crate) struct LinkWatch {
     socket: KernelSocket,
     links: BTreeMap<InterfaceIndex, Link>,
     gone: BTreeSet<InterfaceIndex>,
-    has_heard: bool,
+    is_notified: bool,
     buffer: Vec<u8>,
 }
 
@@ -30,7 +30,13 @@ impl LinkWatch {
     /// Hears of every change from now on, and reads all interfaces.
     pub(crate) fn open() -> io::Result<Self> {
         let socket = KernelSocket::for_notifications(NETLINK_ROUTE, &[GROUP_LINK], BUFFER)?;
-        Ok(Self { socket, links: all()?, gone: BTreeSet::new(), has_heard: false, buffer: vec![0; 64 << 10] })
+        Ok(Self {
+            socket,
+            links: all()?,
+            gone: BTreeSet::new(),
+            is_notified: false,
+            buffer: vec![0; 64 << 10],
+        })
     }
 
     /// The interfaces at the last look.
@@ -44,8 +50,8 @@ impl LinkWatch {
     }
 
     /// Whether Linux has told of an interface since this was asked last, also what is not kept here.
-    pub(crate) fn take_heard(&mut self) -> bool {
-        std::mem::take(&mut self.has_heard)
+    pub(crate) fn take_notified(&mut self) -> bool {
+        std::mem::take(&mut self.is_notified)
     }
 
     /// Reads what has changed. Returns whether anything has.
@@ -53,7 +59,7 @@ impl LinkWatch {
         let mut has_changed = false;
         loop {
             let received = self.socket.receive(&mut self.buffer)?;
-            self.has_heard |= !matches!(received, Received::Nothing);
+            self.is_notified |= !matches!(received, Received::Nothing);
             match received {
                 Received::Nothing => return Ok(has_changed),
                 Received::Lost => {

@@ -1,6 +1,8 @@
 //! The backstop of a router's filters: what Linux forwards from our ports has to be permitted by them
 //! (`control::backstop`), and what is in the way of that.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
 use ports::{PERMITTED_MARK, Unmerged};
@@ -29,7 +31,12 @@ pub(crate) struct Guard {
     merging: Vec<String>,
     /// Those of them of which it does so now.
     unmerged: Vec<Unmerged>,
+    /// When Linux was last kept from it.
+    kept_apart: Instant,
 }
+
+/// How often Linux is kept from merging where it notifies of nothing.
+const KEPT_APART_EVERY: Duration = Duration::from_secs(1);
 
 impl Guard {
     /// Lets Linux forward from now on only what the filters have permitted. With `fail = "closed"` that outlives us.
@@ -56,7 +63,7 @@ impl Guard {
         let merging =
             ports.iter().filter(|port| port.driver == Driver::AfPacket && port.host == Host::Interface);
         let merging = merging.map(|port| port.name.clone()).collect();
-        let mut guard = Guard { backstop, merging, unmerged: Vec::new() };
+        let mut guard = Guard { backstop, merging, unmerged: Vec::new(), kept_apart: Instant::now() };
         guard.keep_apart();
         Ok(guard)
     }
@@ -68,7 +75,7 @@ impl Guard {
                 unmerged.again();
                 continue;
             }
-            // One that is gone is told of when it is back.
+            // The kernel notifies of an interface that comes back; then this is tried again.
             let Ok(Some(unmerged)) = Unmerged::begin(port) else { continue };
             tracing::info!(
                 "{port}: Linux merges no received packets (GRO) while the router filters, so that it sees each"
@@ -83,8 +90,10 @@ impl Guard {
     /// The kernel does not take the rules. The next call tries again.
     pub(crate) fn follow(&mut self) -> std::io::Result<()> {
         let followed = self.backstop.follow();
-        if self.backstop.take_heard() {
+        // The kernel notifies of GRO that is turned on, and not of its limit.
+        if self.backstop.take_notified() || self.kept_apart.elapsed() >= KEPT_APART_EVERY {
             self.keep_apart();
+            self.kept_apart = Instant::now();
         }
         followed
     }

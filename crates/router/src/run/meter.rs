@@ -7,7 +7,7 @@ use control::api::TrafficRow;
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::{FlatConfig, first_name};
 use graph::router::CopyStats;
-use ports::{DeviceCounts, DeviceTraffic, Devices};
+use ports::{DeviceCounts, DeviceTraffic, Devices, Event};
 
 use crate::drop_in::Path;
 
@@ -20,11 +20,11 @@ const FEW: u64 = 1000;
 /// What the one who runs the router may do where Linux forwards packets for this reason.
 pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
     match left_because {
-        "checksum not computed yet" => Some(
+        _ if left_because == Event::LeftUnfinished.name() => Some(
             "a host of this machine leaves it to a card. Linux forwards such packets at its own speed; with `ethtool -K INTERFACE \
              tx off` at the host's end the router forwards them",
         ),
-        "longer than the MTU" => Some(
+        _ if left_because == Event::LeftLong.name() => Some(
             "they were merged, or a host of this machine leaves segmentation to a card. Linux forwards such packets at its own \
              speed; with `ethtool -K INTERFACE tso off gso off` at the host's end, and `gro off` at the port, the router does",
         ),
