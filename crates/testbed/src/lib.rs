@@ -11,6 +11,7 @@
 //! | `network` | the namespaces of a test, by their labels |
 //! | `running`, `program` | programs that run; where ours are |
 //! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
+//! | `log` | what a test hears of the log |
 //! | `ipv4`, `ipv6` | packets |
 //! | `documents` | the project's pages: their links, and the commands in them |
 //! | `prose` | the project's English: rules for pages, help texts, comments and messages |
@@ -21,6 +22,7 @@ mod folder;
 mod guard;
 pub mod ipv4;
 pub mod ipv6;
+mod log;
 mod namespace;
 mod network;
 mod program;
@@ -30,6 +32,7 @@ mod wait;
 
 pub use folder::Folder;
 pub use guard::{has_esp, is_installed, is_root, turn};
+pub use log::while_heard;
 pub use namespace::{Namespace, enter, in_namespace, ip, namespaces, run, veth_pair};
 pub use network::{Network, reply_number};
 pub use program::program;

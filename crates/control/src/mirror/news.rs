@@ -180,9 +180,7 @@ mod tests {
     /// What is logged of what happens to a router with port eth1, interface 1, that knows it already; interface 2 is not a port.
     fn logged(act: impl FnOnce(&mut Mirror)) -> Vec<String> {
         let lines = Arc::<Mutex<Vec<String>>>::default();
-        tracing::subscriber::with_default(Listener(lines.clone()), || {
-            // Another test may have asked whether somebody listens, before somebody did.
-            tracing::callsite::rebuild_interest_cache();
+        testbed::while_heard(Listener(lines.clone()), || {
             let mut mirror = Mirror::new([("eth1".to_owned(), 0)]).unwrap();
             mirror.dump_begins(KERNEL, Part::Links);
             link(&mut mirror, 1, true, true);

@@ -99,7 +99,7 @@ mod tests {
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let log = Arc::new(Log::new(Level::Info, Some(Journal::at(path.clone()).unwrap()), false));
-        tracing::subscriber::with_default(Collector(log), || {
+        testbed::while_heard(Collector(log), || {
             tracing::warn!(
                 event = "link",
                 port = "eth1",

@@ -442,7 +442,7 @@ mod tests {
     /// A log at this level, and what `report` does while it is the log of this thread.
     pub(super) fn log_of(level: Level, report: impl FnOnce()) -> Arc<Log> {
         let log = Arc::new(Log::new(level, None, false));
-        tracing::subscriber::with_default(Collector(log.clone()), report);
+        testbed::while_heard(Collector(log.clone()), report);
         log
     }
 
@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn the_level_changes_while_the_router_runs() {
         let log = Arc::new(Log::new(Level::Info, None, false));
-        tracing::subscriber::with_default(Collector(log.clone()), || {
+        testbed::while_heard(Collector(log.clone()), || {
             for level in [Level::Debug, Level::Error] {
                 log.set_level(level);
                 tracing::debug!("detail");
