@@ -166,14 +166,19 @@ WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
 test: export PROPTEST_CASES ?= 64
-test: packages-test rust
+test: export BRICKWAY_WEB := 1
+# Tests that lack something are noted here, and counted at the end.
+test: export BRICKWAY_LEFT_OUT := $(CURDIR)/target/left-out
+test: packages-test packages-web rust
+	@mkdir -p target && : > $(BRICKWAY_LEFT_OUT)
 	$(CARGO) fmt --all -- --check
 	$(LINTING) $(CARGO) test --workspace --no-run
 	@$(LINTING) $(CARGO) test --workspace --no-fail-fast $(WAITING:%=--test %) > target/waiting-tests.log 2>&1 & waiting=$$!; \
 	  $(LINTING) $(CARGO) test --workspace --no-fail-fast --lib --bins $(WORKING:%=--test %); working=$$?; \
 	  $(LINTING) $(CARGO) test --workspace --doc; documents=$$?; \
 	  wait $$waiting; waiting=$$?; cat target/waiting-tests.log; \
-	  grep -h '^test .* FAILED$$' target/waiting-tests.log; exit $$((working | documents | waiting))
+	  grep -h '^test .* FAILED$$' target/waiting-tests.log; crates/testbed/left-out.sh $(BRICKWAY_LEFT_OUT); \
+	  exit $$((working | documents | waiting))
 
 # The crates of the router itself, of which some tests send traffic by the laboratory's program.
 test-router: export PROPTEST_CASES ?= 64
@@ -200,11 +205,11 @@ test-twin-vm: packages-test packages-vm rust
 	  CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test twin by_
 
-# The tests of the web page, by what a browser shows. Without BRICKWAY_WEB=1 they say that they were left out.
+# The tests of the web page, by what a browser shows.
 test-web: packages-web rust
 	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
 
-# The tests of ESP, in a virtual machine: many a kernel has none. Without them `make test` would say that they were left out.
+# The tests of ESP, in a virtual machine: many a kernel has none. `make test` then says that they were not run.
 test-linux-esp: packages-vm rust
 	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test --workspace --test ipsec_linux --test esp_hooks -- --test-threads 1

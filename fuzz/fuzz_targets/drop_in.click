@@ -111,8 +111,8 @@ source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> ipsec6;
 source6[1] -> whole;
 
 // The access list.
-acl4 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
-acl6 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
+acl4 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, INPUTS "eth1 1, eth2 2") -> source4;
+acl6 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, INPUTS "eth1 1, eth2 2") -> source6;
 
 // What was inside ESP meets all checks and filters.
 decap[0] -> inner4 :: CheckIPHeader(MARTIANS true) -> acl4;

@@ -372,14 +372,27 @@ impl Graph {
 
 fn problem(config: &FlatConfig, element: usize, doing: &str, message: String) -> Diagnostic {
     let flat = &config.elements[element];
+    let help = undefined_variable(&message, &flat.config).map(|name| {
+        format!("undefined variable '{name}': 'define({name} VALUE)' in the file gives it a value, or {}=VALUE behind the file's name", &name[1..])
+    });
     Diagnostic {
         location: Some(flat.location.clone()),
         severity: Severity::Error,
         message,
-        help: None,
+        help,
         context: Some(format!("While {doing} '{} :: {}':", flat.name, flat.class)),
         excerpt: None,
     }
+}
+
+/// The variable without a value that a message about a configuration string names.
+fn undefined_variable<'m>(message: &'m str, configuration: &str) -> Option<&'m str> {
+    message.match_indices('$').find_map(|(start, _)| {
+        let rest = &message[start + 1..];
+        let length = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+        let name = &message[start..start + 1 + length];
+        (length > 0 && configuration.contains(name)).then_some(name)
+    })
 }
 
 /// Fills in the slots' ends, and who wakes whom.

@@ -56,6 +56,15 @@ pub fn warn(text: &str) {
     }
 }
 
+/// Reports good news, in the way of [`warn`].
+pub fn tell(text: &str) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::info!("{text}");
+    } else {
+        print(text);
+    }
+}
+
 /// Writes a line to standard error as [`print`] does; arguments are those of `format!`.
 #[macro_export]
 macro_rules! note {

@@ -77,7 +77,7 @@ mod tests {
     fn a_device_has_what_went_over_it_whatever_its_name_is() {
         in_namespace(|| {
             veth_pair("left", "right");
-            let options = OpenOptions { rx_queues: 0, tx_queues: 1, warn: |_| {} };
+            let options = OpenOptions { rx_queues: 0, warn: |_| {}, ..OpenOptions::default() };
             let mut port = open("left", &options).unwrap();
             ip("link set left name wan0");
             let before = Devices::read().unwrap();

@@ -353,18 +353,28 @@ pub struct OpenOptions {
     /// Where warnings go (each once a port, never one a packet). A router with workers has them queued; by default they are
     /// written to standard error at once.
     pub warn: fn(&str),
+    /// Where good news goes: what was warned of is over.
+    pub tell: fn(&str),
+    /// Whether a link that goes down or comes up is reported. Who follows Linux's notifications knows it first.
+    pub reports_links: bool,
 }
 
-/// Writes a warning at once, to a standard error that may be closed.
+/// Writes a line at once, to a standard error that may be closed.
 fn to_standard_error(text: &str) {
     use std::io::Write;
     // There is nowhere to say that nobody reads it.
-    let _ = std::io::stderr().write_all(format!("warning: {text}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { rx_queues: 1, tx_queues: 1, warn: to_standard_error }
+        Self {
+            rx_queues: 1,
+            tx_queues: 1,
+            warn: to_standard_error,
+            tell: to_standard_error,
+            reports_links: true,
+        }
     }
 }
 

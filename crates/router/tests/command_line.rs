@@ -207,11 +207,26 @@ fn mistakes_are_reported_in_words_of_who_made_them() {
 }
 
 #[test]
+fn a_variable_without_a_value_is_named_where_it_is_a_mistake() {
+    let folder = testbed::Folder::new();
+    let file = folder.write("x.click", "Idle -> Queue($capacity) -> Discard;\n");
+    let said = brickway(&["check", &file]);
+    assert!(said.code == 1 && said.err.contains("help: undefined variable '$capacity'"), "{}", said.err);
+    let said = brickway(&["check", &file, "capacity=7"]);
+    assert!(said.code == 0, "{}", said.err);
+}
+
+#[test]
 fn files_of_rules_are_checked_and_pipes_are_not_waited_for() {
     let folder = testbed::Folder::new();
     let settings = folder.write("brickway.toml", "[[port]]\nname = \"eth1\"\n[acl]\nfile = \"rules\"\n");
     folder.write("rules", "permit tcp any any\n");
     let said = brickway(&["check", &settings]);
+    let warnings = ["denies IPv4's 'fragmentation needed'", "denies IPv6's 'packet too big'"];
+    assert!(said.code == 0 && warnings.iter().all(|text| said.out.contains(text)), "{}", said.out);
+    let all = folder
+        .write("all.toml", "[[port]]\nname = \"eth1\"\n[acl]\nfile = \"rules\"\ndefault = \"permit\"\n");
+    let said = brickway(&["check", &all]);
     assert!(said.code == 0 && said.out.contains("warning: the access list denies nothing"), "{}", said.out);
     folder.write("rules", "deny tcp any any\n");
     assert!(!brickway(&["check", &settings]).out.contains("warning"));

@@ -243,7 +243,7 @@ fn who_listens_to_the_kernels_psample_gets_samples_of_ours() {
     let Some(listener) = listener else {
         let (is_done, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --for 1"));
         assert!(!is_done && text.contains("the kernel has no PSAMPLE; run 'modprobe psample'"), "{text}");
-        println!("left out: samples of PSAMPLE; this kernel has none, 'make test-psample' has one that does");
+        testbed::leave_out("PSAMPLE in the kernel", "test-psample");
         return;
     };
     let router = start(&network, &format!("--config {settings}"));

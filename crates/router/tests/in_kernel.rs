@@ -278,8 +278,8 @@ fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
         ("xdp", ""),
         ("af_xdp", ""),
         // What filters sees them, and computes the checksum.
-        ("auto", "permit any any 10.0.0.0/8\n"),
-        ("af_xdp", "permit any any 10.0.0.0/8\n"),
+        ("auto", "permit any any any\n"),
+        ("af_xdp", "permit any any any\n"),
     ] {
         let network = network();
         for host in ["a", "b"] {
@@ -351,7 +351,9 @@ fn an_access_list_judges_in_the_kernel_and_counts() {
         return;
     }
     let network = network();
-    let list = network.folder.write("rules.txt", "10 deny udp any any port 7\n20 permit icmp any any\n");
+    let list = network
+        .folder
+        .write("rules.txt", "10 deny udp any any port 7\n20 permit icmp any any\n30 permit icmp6 any any\n");
     let (router, socket) = router(&network, &format!("--acl {list}"));
     wait_for_path(&network, &socket, "eth1", "kernel");
     wait_for_path(&network, &socket, "eth2", "kernel");
@@ -359,7 +361,7 @@ fn an_access_list_judges_in_the_kernel_and_counts() {
     assert_eq!(seen_by_workers(&network, &socket), 0);
     let after = packets_by_rule(&network, &socket);
     let counted = |number: u64| after[&number] - before[&number];
-    assert_eq!((counted(10), counted(20), counted(0)), (0, 20, 20));
+    assert_eq!((counted(10), counted(20), counted(30), counted(0)), (0, 20, 20, 0));
     // What is denied goes to the graph, which counts it.
     let reload = |rules: &str| {
         network.folder.write("rules.txt", rules);
@@ -386,7 +388,9 @@ fn an_access_list_judges_in_the_kernel_and_counts() {
     reload("deny udp any any port 7\n");
     wait_for_path(&network, &socket, "eth1", "kernel");
     wait_for_path(&network, &socket, "eth2", "kernel");
+    let before = packets_by_rule(&network, &socket);
     assert_eq!(seen_by_workers(&network, &socket), 0);
+    assert_eq!(packets_by_rule(&network, &socket)[&0] - before[&0], 40);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
 

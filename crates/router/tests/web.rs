@@ -119,6 +119,8 @@ fn metrics_and_the_api_say_what_show_says() {
     assert_eq!(get(&network, METRICS, "/api/v1/routes", "").0, 404);
     // A page of another site that calls this host by a name of its own.
     assert_eq!(get(&network, WEB, "/api/v1/routes", "Host: evil.example\r\n").0, 421);
+    // A program that does not say whom it asks.
+    assert_eq!(get(&network, METRICS, "/metrics", "X-Host: none\r\n").0, 200);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
 

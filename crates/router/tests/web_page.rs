@@ -1,6 +1,6 @@
 //! The web page in a browser: what it shows, whom it asks, and how it looks on narrow screens.
 //!
-//! It runs only with `BRICKWAY_WEB=1` (`make test-web`), which needs Chromium.
+//! It needs Chromium. Without `BRICKWAY_WEB=1`, which `make test` and `make test-web` set, it is left out.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn is_wanted() -> bool {
     let is_wanted = std::env::var_os("BRICKWAY_WEB").is_some_and(|value| value == "1");
     if !is_wanted {
-        eprintln!("left out: run 'make test-web' (BRICKWAY_WEB=1, needs Chromium)");
+        testbed::leave_out("Chromium", "test-web");
     }
     is_wanted && netns::is_root()
 }

@@ -1,6 +1,7 @@
 //! What a test requires of the machine.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::Path;
 
 use crate::Namespace;
@@ -9,6 +10,23 @@ use crate::Namespace;
 const NO_ROOT: &str = "BRICKWAY_NO_ROOT";
 /// The variable with which tests of ESP fail where the kernel has none.
 const ESP: &str = "BRICKWAY_ESP";
+/// The file that `make test` reads at its end: the tests that were not run, a line each.
+const LEFT_OUT: &str = "BRICKWAY_LEFT_OUT";
+
+/// Prints that this test ends without a result, as it lacks `what`, and writes it down for the end of `make test`. `target` of the
+/// Makefile has what it lacks.
+///
+/// # Panics
+///
+/// The file cannot be written.
+pub fn leave_out(what: &str, target: &str) {
+    eprintln!("left out: no {what}; 'make {target}' has it");
+    let Some(path) = std::env::var_os(LEFT_OUT) else { return };
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    // In one piece, beside tests of other programs.
+    let written = file.and_then(|mut file| file.write_all(format!("{what}\t{target}\n").as_bytes()));
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
 
 /// Returns whether the test may make network namespaces. Returns `false` only if `BRICKWAY_NO_ROOT=1` is set: the test
 /// then ends without a result.
@@ -19,7 +37,7 @@ const ESP: &str = "BRICKWAY_ESP";
 pub fn is_root() -> bool {
     let left_out = std::env::var_os(NO_ROOT).is_some_and(|value| value == "1");
     if left_out {
-        eprintln!("left out: {NO_ROOT}=1");
+        leave_out("root", "test");
         return false;
     }
     assert!(
@@ -47,7 +65,7 @@ pub fn has_esp() -> bool {
         std::env::var_os(ESP).is_none_or(|value| value != "1"),
         "{ESP}=1, but the kernel has no ESP: {error:#}"
     );
-    eprintln!("left out: the kernel has no ESP; run 'make test-linux-esp' ({error:#})");
+    leave_out("ESP in the kernel", "test-linux-esp");
     false
 }
 

@@ -31,7 +31,7 @@ mod running;
 mod wait;
 
 pub use folder::Folder;
-pub use guard::{has_esp, is_installed, is_root, turn};
+pub use guard::{has_esp, is_installed, is_root, leave_out, turn};
 pub use log::while_heard;
 pub use namespace::{Namespace, enter, in_namespace, ip, namespaces, run, veth_pair};
 pub use network::{Network, reply_number};

@@ -25,10 +25,10 @@ use packet::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use elements::devices::{Losses, Unopened, interface_with};
+use elements::devices::{Losses, Unopened, interface_with, open_options};
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use packet::Batch;
-use ports::{OpenOptions, Port, TxQueue};
+use ports::{Port, TxQueue};
 
 pub(crate) static CLASS: Class = Class {
     name: "ToHostSniffers",
@@ -67,8 +67,7 @@ struct Sniffed {
 impl Sniffed {
     fn open(name: &str) -> Result<Self, ConfigError> {
         let name = if ports::addresses(name).is_some() { format!("{name}-s") } else { name.to_owned() };
-        let options = OpenOptions { rx_queues: 1, tx_queues: QUEUES, warn: graph::messages::warn };
-        let port = ports::open(&format!("tap:{name}?listeners"), &options)
+        let port = ports::open(&format!("tap:{name}?listeners"), &open_options(1, QUEUES))
             .map_err(|error| ConfigError::new(error.to_string()))?;
         Ok(Self { port: Mutex::new(port), name, next: AtomicUsize::new(0) })
     }

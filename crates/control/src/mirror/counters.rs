@@ -69,7 +69,7 @@ const COUNTS: [&str; 11] = [
     "removed because a dump did not name them",
     "gone that were not there",
     "prefixes with host bits",
-    "changes that their source has no say in",
+    "ignored: links, addresses, neighbours and rules by FPM",
     "routes without a path",
     "next hops that there was no number for",
     "routes that the forwarding table refused",

@@ -41,7 +41,9 @@
 //! a file with rules, one a line, beside those among the arguments.
 //!
 //! =item DEFAULT
-//! `permit` or `deny`, for packets that no rule matches; `deny` by default.
+//! `permit` or `deny`, for packets that no rule matches. Without it a list that has a `permit`, or
+//! no rule, denies them; a list of nothing but denials permits them. Rules that are added or
+//! removed one by one do not change that.
 //!
 //! =item INPUTS
 //! names of paints, such as "eth0 1, eth1 2", behind `Paint(1)` and `Paint(2)` after the FromDevice of these
@@ -184,8 +186,9 @@ const HANDLERS: &[Handler] = &[
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
     let default = match setup.arguments.keyword::<String>("DEFAULT")?.as_deref() {
-        Some("permit") => Action::Permit,
-        None | Some("deny") => Action::Deny,
+        Some("permit") => Some(Action::Permit),
+        Some("deny") => Some(Action::Deny),
+        None => None,
         Some(other) => return Err(format!("DEFAULT is '{other}'; expected permit or deny").into()),
     };
     let inputs = parse_inputs(&setup.arguments.keyword::<String>("INPUTS")?.unwrap_or_default())?;

@@ -31,6 +31,7 @@ use ports::{KernelHits, KernelList, KernelRules};
 use super::access_control::parse_inputs;
 use super::compile::compile;
 use super::compiled::{Answer, Compiled, Room};
+use super::doubts::doubts;
 use super::facts;
 use super::parse::{MAX_RULES, RuleMistake, lines, parse_list, parse_rule};
 use super::rule::{Action, Inputs, Rule, TrafficRule, Written};
@@ -183,6 +184,8 @@ struct Book {
     rules: Vec<Rule>,
     /// What becomes of packets that no rule matches.
     default: Action,
+    /// What somebody said of them; else the rules decide whenever they are given as a whole.
+    said: Option<Action>,
     /// What was counted before the list in use: of each rule, and behind them of the default.
     carried: Vec<Hits>,
     /// The list in use.
@@ -232,11 +235,12 @@ pub struct AccessList {
 
 impl AccessList {
     /// A list of these rules, for so many copies of the graph.
-    pub(super) fn new(rules: Vec<Rule>, default: Action, inputs: Inputs, copies: usize) -> Self {
+    pub(super) fn new(rules: Vec<Rule>, said: Option<Action>, inputs: Inputs, copies: usize) -> Self {
+        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
         let list = Arc::new(List::new(&rules, default, copies));
         let (writer, readers) = pair(list.clone(), list.clone());
         let carried = vec![Hits::default(); rules.len() + 1];
-        let book = Mutex::new(Book { rules, default, carried, list, hits: None });
+        let book = Mutex::new(Book { rules, default, said, carried, list, hits: None });
         let writer = Mutex::new(Changing { writer, kernel: None });
         Self { writer, book, readers, last_copy: AtomicUsize::new(0), copies, inputs }
     }
@@ -271,13 +275,13 @@ impl AccessList {
     pub fn replace(&self, text: &str) -> Result<(), String> {
         let rules = self.parsed(lines(text))?;
         let mut changing = lock(&self.writer);
-        let default = self.book().default;
+        let default = self.book().said.unwrap_or_else(|| Action::of_the_rest(&rules));
         self.change(&mut changing, rules, default);
         Ok(())
     }
 
-    /// As [`AccessList::replace`], with what becomes of packets that no rule matches. Each rule comes with the place that a
-    /// mistake in it is reported with.
+    /// As [`AccessList::replace`], with what becomes of packets that no rule matches, where that is said. Each rule comes with the place
+    /// that a mistake in it is reported with.
     ///
     /// # Errors
     ///
@@ -285,11 +289,14 @@ impl AccessList {
     pub fn replace_with_default<'a>(
         &self,
         rules: impl Iterator<Item = (String, &'a str)>,
-        permits: bool,
+        permits: Option<bool>,
     ) -> Result<(), String> {
         let rules = self.parsed(rules)?;
-        let default = if permits { Action::Permit } else { Action::Deny };
-        self.change(&mut lock(&self.writer), rules, default);
+        let said = permits.map(Action::of_permits);
+        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
+        let mut changing = lock(&self.writer);
+        self.change(&mut changing, rules, default);
+        self.book().said = said;
         Ok(())
     }
 
@@ -308,17 +315,33 @@ impl AccessList {
         Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
 
-    /// Returns whether one of these rules denies; the arguments are those of [`AccessList::written`].
+    /// Returns what a router's operator should know of a list of these rules; the other arguments are those of [`AccessList::written`]
+    /// and [`AccessList::replace_with_default`].
     ///
     /// # Errors
     ///
     /// The mistakes in them.
-    pub fn denies<'a>(
+    pub fn doubts_of<'a>(
         rules: impl Iterator<Item = (String, &'a str)>,
         inputs: &str,
-    ) -> Result<bool, Vec<RuleMistake>> {
+        permits: Option<bool>,
+    ) -> Result<Vec<String>, Vec<RuleMistake>> {
         let inputs = parse_inputs(inputs).map_err(|text| vec![RuleMistake { line: 0, text }])?;
-        Ok(parse_list(rules, &inputs)?.iter().any(|rule| rule.action == Action::Deny))
+        let rules = parse_list(rules, &inputs)?;
+        let said = permits.map(Action::of_permits);
+        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
+        Ok(doubts(&rules, default))
+    }
+
+    /// Returns what the router's operator should know of the list in use.
+    pub fn doubts(&self) -> Vec<String> {
+        let book = self.book();
+        doubts(&book.rules, book.default)
+    }
+
+    /// Returns whether packets that no rule matches are permitted.
+    pub fn permits_the_rest(&self) -> bool {
+        self.book().default == Action::Permit
     }
 
     /// Has the program in the kernel judge packets of a family by this list too, from now on and after each change. The
@@ -339,12 +362,6 @@ impl AccessList {
     pub fn fits_kernel(&self, version: IpVersion) -> bool {
         let list = self.book().list.clone();
         list.in_kernel(version).fit()
-    }
-
-    /// Returns whether no rule denies anything, nor the default.
-    pub fn permits_all(&self) -> bool {
-        let book = self.book();
-        book.default == Action::Permit && book.rules.iter().all(|rule| rule.action == Action::Permit)
     }
 
     fn parsed<'a>(&self, rules: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Rule>, String> {

@@ -8,6 +8,7 @@
 //! | `facts` | what rules look at in a packet; fragments and extension headers |
 //! | `compile` | rules to classes of values |
 //! | `compiled` | the compiled rules, and how a batch meets them |
+//! | `doubts` | what an operator should know of a list |
 //! | `intervals` | addresses to classes |
 //! | `family` | what differs between IPv4 and IPv6 |
 //! | `list` | the list that all copies share; changes and counts |
@@ -15,6 +16,7 @@
 mod access_control;
 mod compile;
 mod compiled;
+mod doubts;
 mod facts;
 mod family;
 mod intervals;

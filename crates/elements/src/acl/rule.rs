@@ -17,6 +17,19 @@ pub(crate) enum Action {
     Deny,
 }
 
+impl Action {
+    pub(super) fn of_permits(permits: bool) -> Self {
+        if permits { Self::Permit } else { Self::Deny }
+    }
+
+    /// What becomes of packets that no rule matches, where nobody said it. A list of what is permitted denies the rest, as in other
+    /// routers. A list of nothing but denials permits it: else it would be no list.
+    pub(super) fn of_the_rest(rules: &[Rule]) -> Self {
+        let denies_alone = !rules.is_empty() && rules.iter().all(|rule| rule.action == Self::Deny);
+        if denies_alone { Self::Permit } else { Self::Deny }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -71,6 +71,12 @@ impl PortNames {
     }
 }
 
+/// How ports are opened with so many queues, which report as all of the program does.
+pub fn open_options(rx_queues: usize, tx_queues: usize) -> OpenOptions {
+    use graph::messages::{tell, warn};
+    OpenOptions { rx_queues, tx_queues, warn, tell, ..OpenOptions::default() }
+}
+
 /// An open port, shared by the elements that use it.
 pub struct OpenPort {
     /// What configurations call it.
@@ -144,11 +150,7 @@ impl OpenPort {
 
     /// A port that no other element is to find, with a receive queue for each worker and a transmit queue for each copy.
     pub fn for_all_copies(setup: &Setup<'_>, spec: &str) -> Result<Self, ConfigError> {
-        let options = OpenOptions {
-            rx_queues: setup.copy().workers,
-            tx_queues: setup.copy().count(),
-            warn: graph::messages::warn,
-        };
+        let options = open_options(setup.copy().workers, setup.copy().count());
         ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
     }
 
@@ -162,11 +164,11 @@ impl OpenPort {
         let shared: &Shared = setup.shared();
         shared.get_or_make(&Self::key(key), || {
             let roles = Roles::of(setup);
-            let options = OpenOptions {
-                rx_queues: roles.receive.len(),
-                tx_queues: senders * (roles.send.len() + usize::from(setup.copy().slow_thread)),
-                warn: graph::messages::warn,
-            };
+            let tx_queues = senders * (roles.send.len() + usize::from(setup.copy().slow_thread));
+            // What gives ports names follows Linux's notifications.
+            let names = shared.get::<PortNames>(PortNames::KEY);
+            let reports_links = names.is_none_or(|names| names.specs.is_empty());
+            let options = OpenOptions { reports_links, ..open_options(roles.receive.len(), tx_queues) };
             let port = ports::open(spec, &options).map_err(|error| ConfigError::new(error.to_string()))?;
             Ok(Self::new(port).named(key))
         })

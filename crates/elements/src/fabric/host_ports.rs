@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabric::NodeId;
 use packet::wire::ethernet::MacAddr;
-use ports::{OpenOptions, Port, PortError, RxQueue, TxQueue};
+use ports::{Port, PortError, RxQueue, TxQueue};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::devices::Losses;
+use crate::devices::{Losses, open_options};
 
 /// A port of the cluster that Linux is to have an interface for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,8 +212,7 @@ impl FabricHostPorts {
     fn open(&self, port: HostPort) -> Result<Opened, PortError> {
         let interface = ports::twin_name(&port.name);
         let spec = format!("tap:{interface}?mac={}&mtu={}", port.mac, port.mtu);
-        let mut device =
-            ports::open(&spec, &OpenOptions { warn: graph::messages::warn, ..OpenOptions::default() })?;
+        let mut device = ports::open(&spec, &open_options(1, 1))?;
         let (from_linux, to_linux) = (device.take_rx(0)?, device.take_tx(0)?);
         if let Some(fd) = from_linux.wait_fd() {
             let data = EventData::new_u64(port.number.into());

@@ -72,6 +72,8 @@ pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) interface: Interface,
     pub(crate) warn: fn(&str),
+    good_news: fn(&str),
+    reports_links: bool,
     _lock: InterfaceLock,
     /// The lock on the interface with this index.
     held: Mutex<Option<(i32, InterfaceLock)>>,
@@ -111,14 +113,16 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Claim {
     /// Takes an interface that has to be there, and Ethernet. Reports one that is down.
-    pub(crate) fn of(name: &str, warn: fn(&str)) -> Result<Self, PortError> {
+    pub(crate) fn of(name: &str, options: &OpenOptions) -> Result<Self, PortError> {
         let interface = Interface::existing(name)?;
         interface.mac()?;
         let lock = InterfaceLock::of_name(name)?;
         let claim = Self {
             name: name.to_owned(),
             interface,
-            warn,
+            warn: options.warn,
+            good_news: options.tell,
+            reports_links: options.reports_links,
             _lock: lock,
             held: Mutex::default(),
             told: Mutex::default(),
@@ -148,12 +152,12 @@ impl Claim {
 
     /// Reports the port's state, unless it was reported last.
     pub(crate) fn tell(&self, text: String) {
-        self.tell_after(&mut lock(&self.told), text);
+        self.tell_after(&mut lock(&self.told), text, self.warn);
     }
 
-    fn tell_after(&self, told: &mut String, text: String) {
+    fn tell_after(&self, told: &mut String, text: String, report: fn(&str)) {
         if *told != text {
-            (self.warn)(&format!("port {}: {text}", self.name));
+            report(&format!("port {}: {text}", self.name));
             *told = text;
         }
     }
@@ -163,14 +167,15 @@ impl Claim {
         // Another queue may find it meanwhile, and reports that it is back after this.
         let mut told = lock(&self.told);
         let absence = self.absence();
-        absence.map(|problem| self.tell_after(&mut told, problem)).is_some()
+        absence.map(|problem| self.tell_after(&mut told, problem, self.warn)).is_some()
     }
 
     /// Reports that the port goes on.
     pub(crate) fn tell_back(&self) {
         self.returns.fetch_add(1, Ordering::Relaxed);
-        let was_down = *lock(&self.told) == DOWN;
-        self.tell(if was_down { "the interface is up" } else { "the interface is back" }.to_owned());
+        let mut told = lock(&self.told);
+        let text = if *told == DOWN { "the interface is up" } else { "the interface is back" };
+        self.tell_after(&mut told, text.to_owned(), self.good_news);
     }
 
     /// Why the interface cannot be used now; `None`: it is there and up.
@@ -190,25 +195,25 @@ impl Claim {
         PortInfo { mac, mtu, ..info.clone() }
     }
 
-    /// Looks at the link, and tells the user when it was lost or is there again. Whether it is up.
+    /// Looks at the link, and reports when it was lost or is there again. Returns whether it is up.
     pub(crate) fn look_at_link(&self) -> bool {
         let running = self.interface.is_running();
         let mut link = lock(&self.link);
         let (now, text) = match (*link, running) {
-            (Link::Down, true) => (Link::Up, Some("the link is up again")),
+            (Link::Down, true) => (Link::Up, Some(("the link is up again", self.good_news))),
             (_, true) => (Link::Up, None),
             // That is told elsewhere.
             (_, false) if !self.interface.exists() => (Link::Unknown, None),
             (Link::Up, false) => (Link::Lost(Instant::now()), None),
             (Link::Lost(since), false) if since.elapsed() >= LOOK_EVERY => {
-                (Link::Down, Some("the link is down; packets to it are dropped until it is up again"))
+                (Link::Down, Some(("the link is down; packets to it are dropped until it is up again", self.warn)))
             }
             (link, false) => (link, None),
         };
         *link = now;
         drop(link);
-        if let Some(text) = text {
-            self.tell(text.to_owned());
+        if let (Some((text, report)), true) = (text, self.reports_links) {
+            self.tell_after(&mut lock(&self.told), text.to_owned(), report);
         }
         running
     }
@@ -281,7 +286,7 @@ impl AfPacketPort {
         let slots = spec.take_number("ring", (32, 1 << 20))?.unwrap_or(DEFAULT_SLOTS) as usize;
         let promiscuous = spec.take_switch("promiscuous", false)?;
         let steer = Steer::take(spec)?;
-        let claim = Arc::new(Claim::of(&name, options.warn)?);
+        let claim = Arc::new(Claim::of(&name, options)?);
         let interface = &claim.interface;
         let (mac, mtu, is_up) = (interface.mac()?, interface.mtu()?, interface.is_up()?);
         let screen = match steer {

@@ -464,7 +464,7 @@ fn linux_merges_nothing_while_a_port_is_open() {
 fn an_interface_may_vanish_and_come_back() {
     in_namespace(|| {
         veth_pair("left", "right");
-        let two = OpenOptions { rx_queues: 2, tx_queues: 1, warn: |_| {} };
+        let two = OpenOptions { rx_queues: 2, warn: |_| {}, tell: |_| {}, ..OpenOptions::default() };
         let mut left = crate::open("left?promiscuous", &two).unwrap();
         left.keep_from_linux().unwrap();
         // Who is asked for by ARP knows the one who asks, if Linux has heard it.
@@ -538,7 +538,7 @@ fn an_interface_that_was_away_for_a_moment_is_back() {
         veth_pair("left", "right");
         let elsewhere = Namespace::new(Namespace::unique_name("elsewhere")).unwrap();
         let thread = rustix::thread::gettid().as_raw_nonzero();
-        let two = OpenOptions { rx_queues: 2, tx_queues: 1, warn: |_| {} };
+        let two = OpenOptions { rx_queues: 2, warn: |_| {}, tell: |_| {}, ..OpenOptions::default() };
         let mut left = crate::open("left?promiscuous", &two).unwrap();
         let mut tx = left.take_tx(0).unwrap();
         let mut queues = [left.take_rx(0).unwrap(), left.take_rx(1).unwrap()];

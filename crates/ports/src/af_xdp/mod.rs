@@ -535,7 +535,7 @@ impl AfXdpPort {
         let name = spec.name().to_owned();
         let own = Options::take(spec)?;
         let promiscuous = spec.take_switch("promiscuous", false)?;
-        let claim = Arc::new(Claim::of(&name, options.warn)?);
+        let claim = Arc::new(Claim::of(&name, options)?);
         if promiscuous {
             claim.make_promiscuous()?;
         }

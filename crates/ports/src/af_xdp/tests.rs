@@ -450,9 +450,8 @@ fn an_interface_may_vanish_and_come_back() {
         veth_pair("stays", "there");
         let options = OpenOptions {
             tx_queues: 2,
-            warn: |text| {
-                WARNINGS.lock().unwrap().push(text.to_owned());
-            },
+            warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
+            tell: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
             ..OpenOptions::default()
         };
         let mut comes = crate::open("af_xdp:comes", &options).unwrap();

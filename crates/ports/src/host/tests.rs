@@ -282,7 +282,7 @@ fn an_interface_may_vanish_and_come_back() {
         in_namespace(move || {
             let hosts = hosts();
             let mut pool = pool(4_096);
-            let quiet = OpenOptions { warn: |_| {}, ..OpenOptions::default() };
+            let quiet = OpenOptions { warn: |_| {}, tell: |_| {}, ..OpenOptions::default() };
             let (mut port, mut host) = (crate::open(spec, &quiet).unwrap(), open("host:in"));
             let mut rx = receiver(&mut *port, &mut pool);
             let mut tx = host.take_tx(0).unwrap();

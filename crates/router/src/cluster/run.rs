@@ -12,13 +12,12 @@ use control::mirror::Mirror;
 use control::service::Service;
 use control::store::Store;
 use control::supervisor::Supervisor;
-use elements::devices::OpenPort;
+use elements::devices::{OpenPort, open_options};
 use elements::fabric::{FabricAdjacencies, FabricHostPorts};
 use elements::lookup::{Asker, ForwardingTables};
 use fabric::{Header, NodeId, Shape, Shim};
 use graph::lang::{Options, Source};
 use graph::setup::Shared;
-use ports::OpenOptions;
 
 use super::click::{PortLook, configuration};
 use super::config::{ClusterConfig, NodeConfig, Role};
@@ -69,8 +68,7 @@ fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
     }
     let (mut looks, mut links, mut own) = (Vec::new(), BTreeMap::new(), HashMap::new());
     for ((place, port), (_, spec)) in (0..).zip(&node.ports).zip(&specs) {
-        let queues =
-            OpenOptions { rx_queues: node.workers, tx_queues: node.workers + 1, warn: graph::messages::warn };
+        let queues = open_options(node.workers, node.workers + 1);
         let open = ports::open(spec, &queues)
             .with_context(|| format!("port '{}' of node '{}'", port.name, node.name))?;
         let open = OpenPort::new(open).named(&port.name);

@@ -1,10 +1,9 @@
 //! The ports of a drop-in router: what opens them, and how Linux sees them.
 
 use anyhow::{Context, Result};
-use elements::devices::OpenPort;
+use elements::devices::{OpenPort, open_options};
 use graph::setup::Shared;
 use packet::wire::ethernet::MacAddr;
-use ports::OpenOptions;
 
 use crate::features::vlan::vlan_of;
 use crate::settings::{Driver, Host, PortSettings};
@@ -46,8 +45,8 @@ impl RouterPort {
         if host == Host::Interface {
             return Ok(RouterPort { name, spec, host, device: None, vlan: None, driver });
         }
-        let queues = OpenOptions { rx_queues: workers, tx_queues: workers + 1, warn: graph::messages::warn };
-        let port = ports::open(&spec, &queues).with_context(|| format!("port '{name}'"))?;
+        let port = ports::open(&spec, &open_options(workers, workers + 1))
+            .with_context(|| format!("port '{name}'"))?;
         let port = OpenPort::new(port).named(&name);
         let device = Device { mac: port.info().mac, mtu: port.info().mtu as u32 };
         shared.get_or_make(&OpenPort::key(&name), || Ok::<_, anyhow::Error>(port))?;

@@ -95,7 +95,7 @@ fn every_option_is_read() {
         (features.slow_path.mode, features.reverse_path.mode),
         (SlowPath::Native, ReversePath::Strict)
     );
-    assert_eq!((features.acl.rules.len(), features.acl.default), (2, acl::Action::Deny));
+    assert_eq!((features.acl.rules.len(), features.acl.default), (2, Some(acl::Action::Deny)));
     assert_eq!(settings.general.fail, Fail::Closed);
     let users = Some(vec!["frr".to_owned(), "7".to_owned()]);
     assert_eq!(settings.fpm, FpmSettings { listen: "[::1]:2620".parse().ok(), users, insecure: true });

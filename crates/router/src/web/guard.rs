@@ -109,17 +109,17 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
-/// Whether a request is meant for this host: by one header Host, and by its target where that has a host too. A browser must not
-/// have made it for a page of another site, such as for an image there.
+/// Whether a request is meant for this host: by its header Host, and by its target where that has a host too. Programs may send
+/// no Host, browsers always do, and a browser must not have made it for a page of another site, such as for an image there.
 fn is_meant(request: &Request) -> bool {
     let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|header| header == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
         return false;
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let (host, None) = (hosts.next(), hosts.next()) else { return false };
     let target = request.uri().authority().is_none_or(|authority| is_of_this_host(authority.as_str()));
-    target && host.to_str().is_ok_and(is_of_this_host)
+    target && host.is_none_or(|host| host.to_str().is_ok_and(is_of_this_host))
 }
 
 /// Whether a host, with or without a port, is an address of loop-back or localhost.

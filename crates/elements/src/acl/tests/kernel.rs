@@ -43,7 +43,7 @@ impl Kernel {
         }
         let region = Region::new(forwarding.take_tables().unwrap());
         fib.share(Some((&region, KernelForwarding::slots())), || ()).unwrap();
-        let list = || AccessList::new(Vec::new(), Action::Deny, Inputs::default(), 1);
+        let list = || AccessList::new(Vec::new(), Some(Action::Deny), Inputs::default(), 1);
         let mut kernel = Self { forwarding, _fib: fib, lists: [list(), list()] };
         kernel.set_port(0, 0);
         kernel.set_port(1, 0);
@@ -92,7 +92,7 @@ impl Kernel {
     /// Compares with the plain reading of the rules: what is forwarded, and what is counted. Returns how many packets were forwarded.
     fn compare(&mut self, rules: &[Rule], default: Action, packets: &[(Vec<u8>, u8)]) -> usize {
         for list in &self.lists {
-            list.replace_with_default(lines(&text(rules)), default == Action::Permit).unwrap();
+            list.replace_with_default(lines(&text(rules)), Some(default == Action::Permit)).unwrap();
         }
         let mut counts = vec![(0, 0); rules.len() + 1];
         let mut forwarded = 0;

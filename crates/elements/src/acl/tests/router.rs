@@ -205,17 +205,42 @@ fn the_default_changes_while_packets_flow() {
     let mut router = router(config, 1, &shared);
     wait_for(&mut router, "permitted");
     let list = shared.get::<AccessList>(&AccessList::key("acl")).unwrap();
-    assert!(list.permits_all());
+    assert!(list.permits_the_rest());
     let place = || "line 7".to_owned();
-    let mistake = list.replace_with_default([(place(), "no rule")].into_iter(), false).unwrap_err();
+    let mistake = list.replace_with_default([(place(), "no rule")].into_iter(), Some(false)).unwrap_err();
     assert!(mistake.starts_with("line 7: "), "{mistake}");
     assert!(router.read("acl.default").unwrap().starts_with("permit "));
-    list.replace_with_default([(place(), "permit tcp any any")].into_iter(), false).unwrap();
-    assert!(!list.permits_all());
+    list.replace_with_default([(place(), "permit tcp any any")].into_iter(), Some(false)).unwrap();
+    assert!(!list.permits_the_rest());
     wait_for(&mut router, "denied");
     assert!(router.read("acl.default").unwrap().starts_with("deny "));
     // Rules alone leave it as it is.
     list.replace("").unwrap();
     assert!(router.read("acl.default").unwrap().starts_with("deny "));
+    assert!(router.stop().is_empty());
+}
+
+/// Nobody says what becomes of the rest: rules that are given as a whole decide, those that come and go one by one do not.
+#[test]
+fn what_no_rule_matches_is_denied_but_behind_denials_alone() {
+    let shared = Shared::default();
+    let config = "Idle -> acl :: ACL(deny tcp any any) -> Discard;";
+    let mut router = router(config, 1, &shared);
+    let list = shared.get::<AccessList>(&AccessList::key("acl")).unwrap();
+    let mut default = || router.read("acl.default").unwrap().split(' ').next().unwrap().to_owned();
+    assert_eq!(default(), "permit");
+    list.add("permit udp any any").unwrap();
+    assert_eq!(default(), "permit");
+    for (rules, expected) in [
+        ("permit udp any any", "deny"),
+        ("deny udp any any", "permit"),
+        ("deny udp any any\npermit tcp any any", "deny"),
+        ("", "deny"),
+    ] {
+        list.replace(rules).unwrap();
+        assert_eq!(default(), expected, "{rules}");
+    }
+    list.add("deny udp any any").unwrap();
+    assert_eq!(default(), "deny");
     assert!(router.stop().is_empty());
 }

@@ -20,7 +20,8 @@ use crate::{Event, QueueStats};
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn options(rx_queues: usize, tx_queues: usize) -> OpenOptions {
-    OpenOptions { rx_queues, tx_queues, warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()) }
+    let warn = |text: &str| WARNINGS.lock().unwrap().push(text.to_owned());
+    OpenOptions { rx_queues, tx_queues, warn, ..OpenOptions::default() }
 }
 
 fn warned(of: &str) -> bool {

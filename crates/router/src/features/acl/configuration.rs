@@ -5,22 +5,21 @@ use elements::acl::{AccessList, RuleMistake};
 use graph::lang::{name_argument, quote};
 
 use super::in_kernel::ELEMENTS;
-use super::{Action, Settings};
+use super::Settings;
 use crate::drop_in::{Part, Plan, PlannedPort};
 use crate::features::Feature;
 
-/// Returns whether there is a list, which denies nothing.
+/// Returns what an operator should know of the list, if there is one.
 ///
 /// # Errors
 ///
 /// What is wrong with each rule and each line of the file.
-pub(super) fn denies_nothing(settings: &Settings, ports: &[&str]) -> Result<bool> {
+pub(super) fn doubts(settings: &Settings, ports: &[&str]) -> Result<Vec<String>> {
     if !settings.filters() {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let text = settings.file_text()?;
-    let denies = AccessList::denies(settings.rules_and_file(&text), &inputs(ports)).map_err(wrong)?;
-    Ok(settings.default == Action::Permit && !denies)
+    AccessList::doubts_of(settings.rules_and_file(&text), &inputs(ports), settings.permits_the_rest()).map_err(wrong)
 }
 
 fn wrong(mistakes: Vec<RuleMistake>) -> anyhow::Error {
@@ -51,7 +50,7 @@ pub(super) fn arguments(settings: &Settings, ports: &[&str]) -> Result<Option<St
     if let Some(file) = &settings.file {
         arguments.push(format!("FILE {}", quote(&file.to_string_lossy())));
     }
-    arguments.push(format!("DEFAULT {}", settings.default.word()));
+    arguments.extend(settings.default.map(|default| format!("DEFAULT {}", default.word())));
     arguments.push(format!("INPUTS {}", quote(&inputs)));
     Ok(Some(arguments.join(", ")))
 }

@@ -89,13 +89,14 @@ fn row(line: &str) -> Row {
     Row { number: number.unwrap_or(0), rule: rule.trim().to_owned(), packets: packets.unwrap_or(0) }
 }
 
-/// Gives the lists their rules and their default again. The calling thread compiles them, so that no worker waits.
-pub(super) fn reload(settings: &Settings, running: &Running<'_>) -> Result<(), String> {
+/// Gives the lists their rules and their default again, which is returned. The calling thread compiles them, so that no worker waits.
+pub(super) fn reload(settings: &Settings, running: &Running<'_>) -> Result<Action, String> {
     let text = settings.file_text().map_err(|error| format!("{error:#}"))?;
-    let permits = settings.default == Action::Permit;
+    let mut permits = false;
     // What one list understands the other one does.
     for list in lists(running) {
-        list.replace_with_default(settings.rules_and_file(&text), permits)?;
+        list.replace_with_default(settings.rules_and_file(&text), settings.permits_the_rest())?;
+        permits = list.permits_the_rest();
     }
-    Ok(())
+    Ok(if permits { Action::Permit } else { Action::Deny })
 }

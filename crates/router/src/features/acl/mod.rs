@@ -39,22 +39,19 @@ options! {
         #[example = "[]"]
         #[live = true]
         rules: Vec<String> = Vec::new(),
-        /// A file with more rules, one a line (`brickway help ACL`). Packets that no rule matches pass; a last rule `deny any any any`
-        /// drops them. In a settings file a relative path begins at that file's folder.
+        /// A file with more rules, one a line (`brickway help ACL`). Packets that no rule matches are denied; where all rules deny, they
+        /// are permitted. In a settings file a relative path begins at that file's folder.
         #[example = "\"rules.txt\""]
         #[flag("acl", "FILE")]
         #[live = true]
         file: Option<PathBuf> = None,
-        /// The action for packets that no rule matches: "permit" or "deny".
-        #[example = "\"permit\""]
+        /// The action for packets that no rule matches: "permit" or "deny". Without it a list that has a `permit`, or no rule, denies
+        /// them; a list of nothing but denials permits them.
+        #[example = "\"deny\""]
         #[live = true]
-        default: Action = Action::Permit,
+        default: Option<Action> = None,
     }
 }
-
-/// Reported of a list without effect.
-const DENIES_NOTHING: &str = "the access list denies nothing: no rule denies, and what no rule matches is permitted; a last rule \
-     'deny any any any' or [acl] default = \"deny\" changes that";
 
 impl Settings {
     /// Returns the text of the file of rules, empty without one.
@@ -66,6 +63,11 @@ impl Settings {
         let Some(file) = &self.file else { return Ok(String::new()) };
         graph::files::read_text(file)
             .with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
+    }
+
+    /// Returns whether packets that no rule matches are permitted, if the settings say it.
+    fn permits_the_rest(&self) -> Option<bool> {
+        self.default.map(|default| default == Action::Permit)
     }
 
     /// Returns the rules of the settings, each with its place.
@@ -88,13 +90,15 @@ impl About for Settings {
             (None, count) => format!("{count} rules"),
             (Some(file), count) => format!("{count} rules and those of {}", file.display()),
         };
-        Some(("access list", format!("{rules}, then {}", self.default.word())))
+        // Its rules decide else, once they are read.
+        let rest = self.default.map_or(String::new(), |default| format!(", then {}", default.word()));
+        Some(("access list", rules + &rest))
     }
 }
 
 impl Feature for Settings {
     fn filters(&self) -> bool {
-        self.file.is_some() || !self.rules.is_empty() || self.default == Action::Deny
+        self.file.is_some() || !self.rules.is_empty() || self.default == Some(Action::Deny)
     }
 
     fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
@@ -123,9 +127,8 @@ impl Feature for Settings {
     }
 
     fn problems(&self, running: &Running<'_>) -> Vec<String> {
-        let lists = live::lists(running);
-        let denies_nothing = !lists.is_empty() && lists.iter().all(|list| list.permits_all());
-        denies_nothing.then(|| DENIES_NOTHING.to_owned()).into_iter().collect()
+        // What one list has the other one has.
+        live::lists(running).first().map_or_else(Vec::new, |list| list.doubts())
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -137,8 +140,8 @@ impl Feature for Settings {
     }
 
     fn reload(&self, running: &Running<'_>) -> Result<Option<String>, String> {
-        live::reload(self, running)?;
-        Ok(Some(format!("access list read, then {}", self.default.word())))
+        let rest = live::reload(self, running)?;
+        Ok(Some(format!("access list read, then {}", rest.word())))
     }
 
     fn mistakes(&self, ports: &[&str]) -> Vec<ItemMistake> {
@@ -151,8 +154,7 @@ impl Feature for Settings {
     }
 
     fn check(&self, ports: &[&str]) -> Result<Vec<String>> {
-        let denies_nothing = configuration::denies_nothing(self, ports)?;
-        Ok(denies_nothing.then(|| DENIES_NOTHING.to_owned()).into_iter().collect())
+        configuration::doubts(self, ports)
     }
 }
 
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_one_rule_whatever_its_text_has() {
-        let rest = "DEFAULT permit, INPUTS \"eth1 1, eth2 2\"";
+        let rest = "INPUTS \"eth1 1, eth2 2\"";
         let rules = [
             "10 permit tcp any any  # bob's web",
             "20 deny any any any in eth2",

@@ -1,0 +1,116 @@
+//! What the operator of a router should know of a list: that it denies nothing, or more than was meant.
+
+use packet::IpVersion;
+use packet::wire::IpProtocol;
+
+use super::rule::{Action, Rule};
+
+/// Returns what there is to know of a list, a sentence each.
+pub(super) fn doubts(rules: &[Rule], default: Action) -> Vec<String> {
+    if default == Action::Permit && rules.iter().all(|rule| rule.action == Action::Permit) {
+        return vec![
+            "the access list denies nothing: no rule denies, and what no rule matches is permitted; a last \
+             rule 'deny any any any' changes that"
+                .to_owned(),
+        ];
+    }
+    let versions = [IpVersion::V4, IpVersion::V6].into_iter();
+    versions
+        .filter(|&version| ends_path_mtu(rules, default, version))
+        .map(|version| told(rules, version))
+        .collect()
+}
+
+/// The ICMP message by which senders learn the MTU of a path, RFC 1191 section 4 and RFC 4443 section 3.2: its protocol, type and code.
+const fn too_big(version: IpVersion) -> (u8, u8, u8) {
+    match version {
+        IpVersion::V4 => (IpProtocol::ICMP.0, 3, 4),
+        IpVersion::V6 => (IpProtocol::ICMPV6.0, 2, 0),
+    }
+}
+
+/// Whether packets of the family pass whose senders never learn that they are too big for a link behind the router.
+fn ends_path_mtu(rules: &[Rule], default: Action, version: IpVersion) -> bool {
+    let (icmp, kind, code) = too_big(version);
+    let is_for = |rule: &&Rule| rule.version.is_none_or(|its| its == version);
+    let carries = |rule: &Rule| rule.action == Action::Permit && rule.protocol != Some(icmp);
+    if default == Action::Deny && !rules.iter().filter(is_for).any(carries) {
+        return false;
+    }
+    let may_match = |rule: &&Rule| {
+        let has_type =
+            |(its, its_code): (u8, Option<u8>)| its == kind && its_code.is_none_or(|its| its == code);
+        rule.protocol.is_none_or(|its| its == icmp) && !rule.fragment && rule.icmp_type.is_none_or(has_type)
+    };
+    let matches_all =
+        |rule: &Rule| rule.source.is_none() && rule.destination.is_none() && rule.input.is_none();
+    for rule in rules.iter().filter(is_for).filter(may_match) {
+        match rule.action {
+            Action::Permit => return false,
+            Action::Deny if matches_all(rule) => return true,
+            Action::Deny => {}
+        }
+    }
+    default == Action::Deny
+}
+
+fn told(rules: &[Rule], version: IpVersion) -> String {
+    let (name, remedy) = match version {
+        IpVersion::V4 => ("IPv4's 'fragmentation needed'", "permit icmp any any icmp-type 3/4"),
+        IpVersion::V6 => ("IPv6's 'packet too big'", "permit icmp6 any any icmp-type 2"),
+    };
+    let of = |protocol: IpProtocol| rules.iter().any(|rule| rule.protocol == Some(protocol.0));
+    let note = match version {
+        IpVersion::V6 if of(IpProtocol::ICMP) && !of(IpProtocol::ICMPV6) => " ('icmp' is IPv4's alone)",
+        _ => "",
+    };
+    format!(
+        "the access list denies {name}, by which senders learn the MTU of a path: where a link behind the router \
+         has a smaller one, connections hang; a rule '{remedy}' permits it{note}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::{lines, parse_list};
+    use super::super::rule::Inputs;
+    use super::*;
+
+    /// The families whose path MTU the list ends, and whether it denies nothing.
+    fn doubts_of(text: &str, said: Option<Action>) -> String {
+        let rules = parse_list(lines(text), &Inputs::default()).unwrap();
+        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
+        let all = doubts(&rules, default);
+        let short = |doubt: &String| match doubt {
+            doubt if doubt.contains("'icmp' is IPv4's alone") => "6, icmp",
+            doubt if doubt.contains("icmp6") => "6",
+            doubt if doubt.contains("icmp-type 3/4") => "4",
+            doubt if doubt.contains("denies nothing") => "nothing",
+            doubt => panic!("{doubt}"),
+        };
+        all.iter().map(short).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_list_that_ends_the_path_mtu_or_denies_nothing_is_doubtful() {
+        for (text, doubts) in [
+            ("permit tcp any any", "4; 6"),
+            ("permit tcp any any\npermit icmp any any", "6, icmp"),
+            ("permit tcp any any\npermit icmp any any\npermit icmp6 any any icmp-type 2", ""),
+            ("permit tcp any any\npermit icmp any any icmp-type 8\npermit icmp6 any any", "4"),
+            ("permit tcp 192.0.2.0/24 any\npermit icmp any any icmp-type 3", ""),
+            ("deny udp any any port 53", ""),
+            ("deny icmp any any", "4"),
+            ("deny icmp6 any any icmp-type 2/0", "6"),
+            ("deny icmp6 2001:db8::/32 any", ""),
+            ("permit icmp6 any any\npermit icmp any any", ""),
+            ("permit any any any in 1\npermit udp any any fragment\ndeny any any any", ""),
+            ("", ""),
+        ] {
+            assert_eq!(doubts_of(text, None), doubts, "{text}");
+        }
+        assert_eq!(doubts_of("permit tcp any any", Some(Action::Permit)), "nothing");
+        assert_eq!(doubts_of("", Some(Action::Permit)), "nothing");
+        assert_eq!(doubts_of("deny any any any", Some(Action::Deny)), "");
+    }
+}
