@@ -5,8 +5,13 @@ use packet::wire::IpProtocol;
 
 use super::rule::{Action, Rule};
 
-/// Returns what there is to know of a list, a sentence each.
-pub(super) fn doubts(rules: &[Rule], default: Action) -> Vec<String> {
+/// What is new in this release, for lists on which it has an effect.
+const DENIED_NOW: &str = "packets that no rule of the access list matches are denied; before 0.1.0 they passed. [acl] default = \"permit\" \
+     has them pass, \"deny\" ends this message";
+
+/// Returns what there is to know of a list, a sentence each. `said` is what somebody said of packets that no rule matches.
+pub(super) fn doubts(rules: &[Rule], said: Option<Action>) -> Vec<String> {
+    let default = said.unwrap_or_else(|| Action::of_the_rest(rules));
     if default == Action::Permit && rules.iter().all(|rule| rule.action == Action::Permit) {
         return vec![
             "the access list denies nothing: no rule denies, and what no rule matches is permitted; a last \
@@ -14,10 +19,13 @@ pub(super) fn doubts(rules: &[Rule], default: Action) -> Vec<String> {
                 .to_owned(),
         ];
     }
+    let is_new = said.is_none() && default == Action::Deny && !rules.iter().any(matches_all);
     let versions = [IpVersion::V4, IpVersion::V6].into_iter();
-    versions
-        .filter(|&version| ends_path_mtu(rules, default, version))
-        .map(|version| told(rules, version))
+    let ends = versions.filter(|&version| ends_path_mtu(rules, default, version));
+    is_new
+        .then(|| DENIED_NOW.to_owned())
+        .into_iter()
+        .chain(ends.map(|version| told(rules, version)))
         .collect()
 }
 
@@ -27,6 +35,16 @@ const fn too_big(version: IpVersion) -> (u8, u8, u8) {
         IpVersion::V4 => (IpProtocol::ICMP.0, 3, 4),
         IpVersion::V6 => (IpProtocol::ICMPV6.0, 2, 0),
     }
+}
+
+/// Whether no packet comes to the rules behind this one.
+fn matches_all(rule: &Rule) -> bool {
+    rule.version.is_none() && rule.protocol.is_none() && !rule.fragment && is_for_all_ways(rule)
+}
+
+/// Whether a rule asks neither for addresses nor for an input port.
+fn is_for_all_ways(rule: &Rule) -> bool {
+    rule.source.is_none() && rule.destination.is_none() && rule.input.is_none()
 }
 
 /// Whether packets of the family pass whose senders never learn that they are too big for a link behind the router.
@@ -42,12 +60,10 @@ fn ends_path_mtu(rules: &[Rule], default: Action, version: IpVersion) -> bool {
             |(its, its_code): (u8, Option<u8>)| its == kind && its_code.is_none_or(|its| its == code);
         rule.protocol.is_none_or(|its| its == icmp) && !rule.fragment && rule.icmp_type.is_none_or(has_type)
     };
-    let matches_all =
-        |rule: &Rule| rule.source.is_none() && rule.destination.is_none() && rule.input.is_none();
     for rule in rules.iter().filter(is_for).filter(may_match) {
         match rule.action {
             Action::Permit => return false,
-            Action::Deny if matches_all(rule) => return true,
+            Action::Deny if is_for_all_ways(rule) => return true,
             Action::Deny => {}
         }
     }
@@ -79,13 +95,13 @@ mod tests {
     /// The families whose path MTU the list ends, and whether it denies nothing.
     fn doubts_of(text: &str, said: Option<Action>) -> String {
         let rules = parse_list(lines(text), &Inputs::default()).unwrap();
-        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
-        let all = doubts(&rules, default);
+        let all = doubts(&rules, said);
         let short = |doubt: &String| match doubt {
             doubt if doubt.contains("'icmp' is IPv4's alone") => "6, icmp",
             doubt if doubt.contains("icmp6") => "6",
             doubt if doubt.contains("icmp-type 3/4") => "4",
             doubt if doubt.contains("denies nothing") => "nothing",
+            doubt if doubt.contains("before 0.1.0 they passed") => "new",
             doubt => panic!("{doubt}"),
         };
         all.iter().map(short).collect::<Vec<_>>().join("; ")
@@ -94,18 +110,18 @@ mod tests {
     #[test]
     fn a_list_that_ends_the_path_mtu_or_denies_nothing_is_doubtful() {
         for (text, doubts) in [
-            ("permit tcp any any", "4; 6"),
-            ("permit tcp any any\npermit icmp any any", "6, icmp"),
-            ("permit tcp any any\npermit icmp any any\npermit icmp6 any any icmp-type 2", ""),
-            ("permit tcp any any\npermit icmp any any icmp-type 8\npermit icmp6 any any", "4"),
-            ("permit tcp 192.0.2.0/24 any\npermit icmp any any icmp-type 3", ""),
+            ("permit tcp any any", "new; 4; 6"),
+            ("permit tcp any any\npermit icmp any any", "new; 6, icmp"),
+            ("permit tcp any any\npermit icmp any any\npermit icmp6 any any icmp-type 2", "new"),
+            ("permit tcp any any\npermit icmp any any icmp-type 8\npermit icmp6 any any", "new; 4"),
+            ("permit tcp 192.0.2.0/24 any\npermit icmp any any icmp-type 3\ndeny any any any", ""),
             ("deny udp any any port 53", ""),
             ("deny icmp any any", "4"),
             ("deny icmp6 any any icmp-type 2/0", "6"),
             ("deny icmp6 2001:db8::/32 any", ""),
-            ("permit icmp6 any any\npermit icmp any any", ""),
+            ("permit icmp6 any any\npermit icmp any any", "new"),
             ("permit any any any in 1\npermit udp any any fragment\ndeny any any any", ""),
-            ("", ""),
+            ("", "new"),
         ] {
             assert_eq!(doubts_of(text, None), doubts, "{text}");
         }

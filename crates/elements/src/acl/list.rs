@@ -328,15 +328,13 @@ impl AccessList {
     ) -> Result<Vec<String>, Vec<RuleMistake>> {
         let inputs = parse_inputs(inputs).map_err(|text| vec![RuleMistake { line: 0, text }])?;
         let rules = parse_list(rules, &inputs)?;
-        let said = permits.map(Action::of_permits);
-        let default = said.unwrap_or_else(|| Action::of_the_rest(&rules));
-        Ok(doubts(&rules, default))
+        Ok(doubts(&rules, permits.map(Action::of_permits)))
     }
 
     /// Returns what the router's operator should know of the list in use.
     pub fn doubts(&self) -> Vec<String> {
         let book = self.book();
-        doubts(&book.rules, book.default)
+        doubts(&book.rules, book.said)
     }
 
     /// Returns whether packets that no rule matches are permitted.
