@@ -41,7 +41,8 @@
 //! A table belongs to the socket that made it (`flags owner`, Linux 5.12): nobody else removes it, and it goes when the
 //! process ends, however that ends. With [`BackstopPort::stays`] that of a port stays (`flags owner,persist`, Linux 6.9; before
 //! that without an owner). As no packet carries the mark then, nothing from the port is forwarded: not from the interfaces that
-//! the process knew, under whatever name, and not from new ones of the same names.
+//! the process knew, under whatever name, and not from new ones of the same names. The next router has its own interfaces closed,
+//! and these too until it has begun ([`Backstop::begin`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -122,6 +123,31 @@ struct Parts {
     all: BTreeSet<InterfaceIndex>,
     /// The names of these, and of those that are gone.
     names: BTreeSet<String>,
+    /// What a router that has ended left closed beside these, until the router of this process has begun.
+    left: Left,
+}
+
+/// Interfaces that a router left closed when it ended, by number and by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Left {
+    all: BTreeSet<InterfaceIndex>,
+    names: BTreeSet<String>,
+}
+
+impl Left {
+    /// Adds what a table has.
+    fn add(&mut self, netfilter: &mut Netfilter, table: &str) -> io::Result<()> {
+        let numbers = netfilter.elements(table, ALL)?;
+        self.all.extend(numbers.iter().filter_map(|number| Some(u32::from_ne_bytes(number[..].try_into().ok()?))));
+        self.names.extend(netfilter.elements(table, NAMES)?.iter().map(|name| name_of(name)));
+        Ok(())
+    }
+}
+
+/// The name of an interface as a set has it.
+fn name_of(element: &[u8]) -> String {
+    let end = element.iter().position(|byte| *byte == 0).unwrap_or(element.len());
+    String::from_utf8_lossy(&element[..end]).into_owned()
 }
 
 /// Names of interfaces that are gone, which are kept closed with a port.
@@ -159,10 +185,7 @@ impl Parts {
         }
         let table = table_of(&self.port);
         let names = netfilter.elements(&table, NAMES)?;
-        self.names.extend(names.iter().map(|name| {
-            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            String::from_utf8_lossy(&name[..end]).into_owned()
-        }));
+        self.names.extend(names.iter().map(|name| name_of(name)));
         let owns = netfilter.elements(&table, OWN)?;
         let mut of_table = links.values().filter(|link| owns.contains(&link.index.to_ne_bytes().to_vec()));
         // While a router followed the interfaces, another one may have got the number.
@@ -233,10 +256,15 @@ impl Backstop {
                 part.remember(&mut netfilter, watch.links(), flags & OWNER == 0)?;
             }
         }
-        let others = gather(&mut parts, watch.links());
-        let told = sets(&parts, &others);
         let names = ports.iter().map(|port| port.name.as_str());
         let earlier = earlier_tables(&mut netfilter, &known, watch.links(), names);
+        let is_left = |table: &&String| known.iter().any(|(name, flags)| name == *table && flags & OWNER == 0);
+        for table in earlier.iter().filter(is_left) {
+            let place = parts.iter().position(|part| table_of(&part.port) == *table).unwrap_or(0);
+            parts[place].left.add(&mut netfilter, table)?;
+        }
+        let others = gather(&mut parts, watch.links());
+        let told = sets(&parts, &others);
         let mut result = Ok(());
         for persist in [OWNER | PERSIST, 0] {
             let mut messages: Vec<Draft> = earlier.iter().flat_map(|table| removal(table, &known)).collect();
@@ -282,6 +310,24 @@ impl Backstop {
         self.netfilter.change(messages)?;
         (self.told, self.is_behind) = (wanted, false);
         Ok(())
+    }
+
+    /// The router has begun: of what another one left closed, only its own interfaces are closed from now on. Returns the names of
+    /// the interfaces that open. A start that fails opens nothing.
+    ///
+    /// # Errors
+    /// As [`Backstop::follow`] has them.
+    pub fn begin(&mut self) -> io::Result<Vec<String>> {
+        let left: Vec<Left> = self.parts.iter_mut().map(|part| std::mem::take(&mut part.left)).collect();
+        let was_closed = |link: &&Link| {
+            left.iter().any(|left| left.all.contains(&link.index) || left.names.contains(&link.name))
+        };
+        let is_ours = |link: &&Link| self.parts.iter().any(|part| part.all.contains(&link.index));
+        let links = self.watch.links().values();
+        let opens = links.filter(was_closed).filter(|link| !is_ours(link)).map(|link| link.name.clone()).collect();
+        self.is_behind |= left.iter().any(|left| *left != Left::default());
+        self.follow()?;
+        Ok(opens)
     }
 
     /// Whether Linux has told something of an interface since this was asked last.
@@ -417,8 +463,8 @@ fn sets(parts: &[Parts], others: &BTreeSet<InterfaceIndex>) -> Vec<Set> {
     for part in parts {
         let table = table_of(&part.port);
         sets.push(numbers(&table, OWN, &mut part.own.into_iter()));
-        sets.push(numbers(&table, ALL, &mut part.all.iter().copied()));
-        let names = part.names.iter().map(|name| {
+        sets.push(numbers(&table, ALL, &mut part.all.union(&part.left.all).copied()));
+        let names = part.names.union(&part.left.names).map(|name| {
             let mut bytes = name.clone().into_bytes();
             bytes.resize(INTERFACE_NAME_BYTES, 0);
             bytes

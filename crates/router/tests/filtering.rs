@@ -614,6 +614,61 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
     assert!(eventually(|| passes(&network)));
 }
 
+/// The echo requests over IPv4 that a host has received.
+fn echo_requests(network: &Network, host: &str) -> u64 {
+    let (_, text) = network.run(host, "cat /proc/net/snmp");
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut columns = names.split(' ').zip(values.split(' '));
+    columns.find(|(name, _)| *name == "InEchos").unwrap().1.parse().unwrap()
+}
+
+/// Interfaces change their names while a router runs. What it leaves closed stays so, until another router has begun.
+#[test]
+fn a_start_that_fails_opens_no_interface_that_was_closed_whatever_it_is_called_now() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["auto", "af_packet"] {
+        let network = network();
+        with_addresses(&network);
+        let folder = Files(Folder::new());
+        let closed = |rule: &str| folder.closed_settings(driver, &format!("[acl]\nrules = [\"{rule}\"]\n"));
+        // One way: what comes back is denied.
+        let arrives = || {
+            let before = echo_requests(&network, "b");
+            network.run("a", "ping -n -q -c 3 -i 0.02 -W 0.3 10.0.2.2");
+            echo_requests(&network, "b") > before
+        };
+        let rename = |old: &str, new: &str| {
+            for words in [format!("{old} down"), format!("{old} name {new}"), format!("{new} up")] {
+                network.ip("r", &format!("link set {words}"));
+            }
+            network.ip("r", "neigh flush all");
+        };
+        network.ip("r", "link add eth3 type veth peer name far3");
+        let router = run(&network, &closed("deny any any any"));
+        rename("eth1", "wan");
+        rename("eth3", "eth1");
+        let knows = || folder.ask(&network, "show ports").1.contains("wan");
+        assert!(eventually(knows), "{}", router.printed());
+        assert!(!arrives(), "{driver}: the router runs");
+        drop(router);
+        assert!(!arrives(), "{driver}: killed");
+        for mistake in ["deny bogus", "deny any any any in nowhere"] {
+            let path = closed(mistake);
+            let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", path.display()));
+            assert!(!ran && said.contains("nothing is forwarded from the ports"), "{said}");
+            assert!(!arrives(), "{driver}: a start that failed");
+        }
+        // The interface that was another's once is a stranger's to a router that begins.
+        let router = run(&network, &closed("deny any any any"));
+        assert!(router.printed().contains("an earlier router left wan closed"), "{}", router.printed());
+        assert!(eventually(arrives), "{driver}: {}", folder.ask(&network, "show drops").1);
+        assert_eq!(router.interrupt(), 0);
+    }
+}
+
 #[test]
 fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_beside_gro() {
     if !netns::is_root() {

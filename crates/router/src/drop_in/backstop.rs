@@ -98,6 +98,21 @@ impl Guard {
         followed
     }
 
+    /// The router has begun: interfaces that another one left closed, and that are not its own, open.
+    ///
+    /// # Errors
+    /// The kernel does not take the rules. [`Guard::follow`] tries again.
+    pub(crate) fn begin(&mut self) -> std::io::Result<()> {
+        let opened = self.backstop.begin()?;
+        if !opened.is_empty() {
+            tracing::warn!(
+                "an earlier router left {} closed; these are not among this router's ports, and Linux forwards from them",
+                opened.join(", ")
+            );
+        }
+        Ok(())
+    }
+
     /// The same in the place of an earlier one: what that kept from being merged stays so.
     pub(crate) fn after(mut self, earlier: Option<Guard>) -> Guard {
         self.unmerged.extend(earlier.into_iter().flat_map(|earlier| earlier.unmerged));

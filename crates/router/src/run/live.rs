@@ -252,6 +252,13 @@ impl Live {
         Ok(())
     }
 
+    /// Opens what another router left closed beside the ports of this one, which has begun.
+    pub(super) fn begin_guard(&self) {
+        if let Some(Err(error)) = lock(&self.guard).as_mut().map(Guard::begin) {
+            tracing::warn!("the filters' backstop still has what an earlier router closed: {error}");
+        }
+    }
+
     /// Whether Linux forwards from the ports only what the filters have permitted.
     pub(super) fn has_backstop(&self) -> bool {
         lock(&self.guard).is_some()

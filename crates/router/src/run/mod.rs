@@ -560,6 +560,7 @@ pub(crate) fn operate(
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
+    live.begin_guard();
     supervise(&live)?;
     live.begin_exports()?;
     let (web, addresses) = live.serve_http(doors.http)?.unzip();
