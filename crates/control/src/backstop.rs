@@ -138,7 +138,9 @@ impl Left {
     /// Adds what a table has.
     fn add(&mut self, netfilter: &mut Netfilter, table: &str) -> io::Result<()> {
         let numbers = netfilter.elements(table, ALL)?;
-        self.all.extend(numbers.iter().filter_map(|number| Some(u32::from_ne_bytes(number[..].try_into().ok()?))));
+        self.all.extend(
+            numbers.iter().filter_map(|number| Some(u32::from_ne_bytes(number[..].try_into().ok()?))),
+        );
         self.names.extend(netfilter.elements(table, NAMES)?.iter().map(|name| name_of(name)));
         Ok(())
     }
@@ -258,7 +260,8 @@ impl Backstop {
         }
         let names = ports.iter().map(|port| port.name.as_str());
         let earlier = earlier_tables(&mut netfilter, &known, watch.links(), names);
-        let is_left = |table: &&String| known.iter().any(|(name, flags)| name == *table && flags & OWNER == 0);
+        let is_left =
+            |table: &&String| known.iter().any(|(name, flags)| name == *table && flags & OWNER == 0);
         for table in earlier.iter().filter(is_left) {
             let place = parts.iter().position(|part| table_of(&part.port) == *table).unwrap_or(0);
             parts[place].left.add(&mut netfilter, table)?;
@@ -324,7 +327,8 @@ impl Backstop {
         };
         let is_ours = |link: &&Link| self.parts.iter().any(|part| part.all.contains(&link.index));
         let links = self.watch.links().values();
-        let opens = links.filter(was_closed).filter(|link| !is_ours(link)).map(|link| link.name.clone()).collect();
+        let opens =
+            links.filter(was_closed).filter(|link| !is_ours(link)).map(|link| link.name.clone()).collect();
         self.is_behind |= left.iter().any(|left| *left != Left::default());
         self.follow()?;
         Ok(opens)

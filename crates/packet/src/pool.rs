@@ -50,8 +50,12 @@ impl PoolOptions {
                 ),
             ));
         }
-        let lines = (DATA_OFFSET + data_bytes).div_ceil(64) | 1;
-        Ok(lines * 64)
+        Ok(DATA_OFFSET + Self::held_bytes(data_bytes))
+    }
+
+    /// Returns how many bytes a frame holds that was asked to hold so many: whole cache lines, of an odd number.
+    pub const fn held_bytes(data_bytes: usize) -> usize {
+        ((DATA_OFFSET + data_bytes).div_ceil(64) | 1) * 64 - DATA_OFFSET
     }
 }
 

@@ -104,6 +104,14 @@ fn ports_count_what_hosts_sent_and_got_whoever_forwarded() {
                 "{}",
                 left()
             );
+            // The log says it once, as soon as it is a second's most.
+            let told = eventually(|| {
+                let server = network.start("b", "iperf3 -s -1");
+                network.run("a", "iperf3 -c 10.0.2.2 -t 2");
+                drop(server);
+                router.printed().contains("% of what comes in, at its own speed: ")
+            });
+            assert!(told, "{}", router.printed());
         }
     }
 }

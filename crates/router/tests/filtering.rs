@@ -695,6 +695,15 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
     let _server = network.start("b", "iperf3 -s -1");
     let through = eventually(|| network.run("a", "iperf3 -c 10.0.2.2 -t 1").0);
     assert!(through, "{}", folder.ask(&network, "show drops").1);
+    // What a host leaves to a card is said, as it is dropped.
+    network.run("a", "ethtool -K eth0 tx on tso on gso on");
+    let _server = network.start("b", "iperf3 -s -1");
+    let told = eventually(|| {
+        network.run("a", "timeout 3 iperf3 -c 10.0.2.2 -t 1");
+        router.printed().contains("went to Linux, where the router's filters drop them: longer than the MTU")
+    });
+    assert!(told, "{}", router.printed());
+    network.run("a", "ethtool -K eth0 tx off tso off gso off");
     // A second router with a mistake closes nothing of the first.
     let text = std::fs::read_to_string(&list).unwrap();
     let broken = folder.file("broken.toml", &format!("fail = \"close\"\n{text}"));

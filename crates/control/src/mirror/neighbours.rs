@@ -93,7 +93,6 @@ impl Mirror {
         let epoch = self.epochs.of_neighbours();
         let entry = Entry { mac, state, epoch };
         let before = self.neighbours.known.insert((address, index), entry);
-        self.report_neighbour((index, address), before, Some(entry));
         if entry.usable_mac().is_some() || state == NeighbourState::Incomplete {
             self.neighbours.to_ask.remove(&(index, address));
         }
@@ -101,6 +100,8 @@ impl Mirror {
             self.refresh_neighbour(index, address);
             self.evaluate_host_everywhere(address);
         }
+        // Its own host route is no route that leads through it.
+        self.report_neighbour((index, address), before, Some(entry));
     }
 
     /// A neighbour is gone. Returns whether there was one.

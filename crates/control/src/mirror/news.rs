@@ -218,6 +218,20 @@ mod tests {
         mirror.apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address, mac, state }));
     }
 
+    /// A route by interface 1.
+    fn route(mirror: &mut Mirror, prefix: &str, gateway: Option<&str>) {
+        let prefix = prefix.parse().unwrap();
+        let key = RouteKey { table: 254, prefix, metric: 0, tos: 0, from: None };
+        let gateway = gateway.map(|gateway| gateway.parse().unwrap());
+        let path = Path { index: 1, gateway, weight: 1, is_down: false, has_encapsulation: false };
+        let (kind, protocol, preferred_source, mtu) = (RouteKind::Unicast, 4, None, None);
+        let (preference, only_linux, hops) = (Route::MEDIUM, None, Hops::Paths(vec![path]));
+        mirror.apply(
+            KERNEL,
+            Change::Route(Route { key, kind, protocol, preferred_source, mtu, preference, only_linux, hops }),
+        );
+    }
+
     #[test]
     fn ports_that_were_there_are_no_news_and_what_they_do_is() {
         let lines = logged(|mirror| {
@@ -255,30 +269,11 @@ mod tests {
             neighbour(mirror, 9, NeighbourState::Reachable);
             // No route leads through it.
             neighbour(mirror, 9, NeighbourState::Failed);
-            let key = RouteKey {
-                table: 254,
-                prefix: "10.9.0.0/16".parse().unwrap(),
-                metric: 0,
-                tos: 0,
-                from: None,
-            };
-            let gateway = Some("10.0.1.2".parse().unwrap());
-            let path = Path { index: 1, gateway, weight: 1, is_down: false, has_encapsulation: false };
-            let hops = Hops::Paths(vec![path]);
-            let (kind, protocol, preferred_source, mtu) = (RouteKind::Unicast, 4, None, None);
-            mirror.apply(
-                KERNEL,
-                Change::Route(Route {
-                    key,
-                    kind,
-                    protocol,
-                    preferred_source,
-                    mtu,
-                    preference: Route::MEDIUM,
-                    only_linux: None,
-                    hops,
-                }),
-            );
+            // Nor does that of its network.
+            route(mirror, "10.0.1.0/24", None);
+            neighbour(mirror, 9, NeighbourState::Reachable);
+            neighbour(mirror, 9, NeighbourState::Failed);
+            route(mirror, "10.9.0.0/16", Some("10.0.1.2"));
             neighbour(mirror, 9, NeighbourState::Reachable);
             neighbour(mirror, 9, NeighbourState::Failed);
             neighbour(mirror, 9, NeighbourState::Failed);

@@ -109,7 +109,10 @@ fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) ->
     let frame_bytes = patient.frame_bytes;
     if let Some(problem) = mtu_problem(name, link.mtu, frame_bytes, port.driver.is_xdp()) {
         let most = largest_mtu(frame_bytes, port.driver.is_xdp());
-        let why = "longer packets are lost, and an AF_XDP port is refused";
+        let why = match port.driver.is_xdp() {
+            true => "the router does not start",
+            false => "longer packets are left to Linux, and dropped where the router filters",
+        };
         let remedy = Remedy::ByHand(format!("ip link set {name} mtu {most}"));
         findings.push(Finding::bad(name, problem, why, remedy));
     }

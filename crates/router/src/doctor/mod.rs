@@ -27,7 +27,7 @@ use clap_complete::engine::ArgValueCandidates;
 use control::backstop;
 use graph::messages::printable_lines;
 use graph::setup::Shared;
-use packet::IpVersion;
+use packet::{IpVersion, PoolOptions};
 use serde_json::json;
 
 use crate::drop_in::Graph;
@@ -283,7 +283,7 @@ impl Patient {
             files: open_files::needed(&settings.ports, settings.workers.count),
             filters: Graph::Ours(settings).filters(),
             frames: settings.memory.frames,
-            frame_bytes: settings.memory.frame_bytes(&settings.ports),
+            frame_bytes: PoolOptions::held_bytes(settings.memory.frame_bytes(&settings.ports)),
             linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
             sees_transit: settings.features.sees_transit(&Shared::default()),

@@ -145,8 +145,10 @@ pub(crate) trait Follow: Send {
         let _ = wake;
     }
 
-    /// Returns what Linux forwards in the place of the fast path, because of what stands above ports.
-    fn problems(&self) -> Vec<String> {
+    /// Returns what Linux gets in the place of the fast path, because of what stands above ports. Where the router `filters`, Linux
+    /// drops it.
+    fn problems(&self, filters: bool) -> Vec<String> {
+        let _ = filters;
         Vec::new()
     }
 
@@ -321,8 +323,8 @@ impl Follow for Following {
         self.followers.iter().for_each(|follower| follower.on_change(wake.clone()));
     }
 
-    fn problems(&self) -> Vec<String> {
-        self.stations.problems().collect()
+    fn problems(&self, filters: bool) -> Vec<String> {
+        self.stations.problems(filters).collect()
     }
 
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {

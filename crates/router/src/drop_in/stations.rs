@@ -37,7 +37,7 @@ pub(super) struct Above {
     /// Whether all frames to the port are Linux's.
     pub(super) gives_way: bool,
     /// What Linux forwards, and why.
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<Left>,
 }
 
 /// Looks at what stands above ports.
@@ -67,10 +67,23 @@ impl Stations {
         Some(self.above.clone())
     }
 
-    /// What Linux forwards of frames to the ports or to what stands above them.
-    pub(super) fn problems(&self) -> impl Iterator<Item = String> {
-        self.above.iter().flat_map(|above| above.problems.clone())
+    /// What Linux gets of frames to the ports or to what stands above them. Where the router `filters`, it forwards none of that.
+    pub(super) fn problems(&self, filters: bool) -> impl Iterator<Item = String> {
+        let text = move |Left { what, why }: &Left| match filters {
+            true => {
+                format!("{what} is dropped, as nothing in Linux judges it by the router's filters: {why}")
+            }
+            false => format!("{what} is forwarded by Linux: {why}"),
+        };
+        self.above.iter().flat_map(|above| &above.problems).map(text)
     }
+}
+
+/// What is left to Linux, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    what: String,
+    why: String,
 }
 
 /// What is asked of Linux beside links and rules.
@@ -120,10 +133,10 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
         let Link { name, kind, .. } = link;
         if is_master(link) || kind.ends_with(" passthru") || kind.ends_with(" source") {
             above.gives_way = true;
-            above.problems.push(format!(
-                "{}: Linux forwards what comes in by it, as {name} ({kind}) takes its frames; take {name} off it for the fast path",
-                port.name
-            ));
+            above.problems.push(Left {
+                what: format!("{}: what comes in by it", port.name),
+                why: format!("{name} ({kind}) takes its frames; take {name} off it for the fast path"),
+            });
             continue;
         }
         if kind != "macvlan" || !link.is_up || !below.is_up {
@@ -154,11 +167,9 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
             }
             Err(why) => why.to_owned(),
         };
-        above.problems.push(format!(
-            "{name}, above {}: Linux forwards frames to {}, as {why}",
-            port.name,
-            mac_text(mac.0)
-        ));
+        above
+            .problems
+            .push(Left { what: format!("{name}, above {}: frames to {}", port.name, mac_text(mac.0)), why });
     }
     above.stations.retain(|station| station.families != [false; 2]);
     // To Linux, frames to a member of a bridge are frames to the bridge.
@@ -166,10 +177,10 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
     let of_members: BTreeSet<[u8; 6]> = of_members.filter(|&mac| below.mac != Some(mac)).collect();
     if of_members.len() > MOST_STATIONS {
         above.gives_way = true;
-        above.problems.push(format!(
-            "{}: Linux forwards what comes in by it, as its members have more than {MOST_STATIONS} MAC addresses; give them fewer",
-            port.name
-        ));
+        above.problems.push(Left {
+            what: format!("{}: what comes in by it", port.name),
+            why: format!("its members have more than {MOST_STATIONS} MAC addresses; give them fewer"),
+        });
     }
     above
         .stations

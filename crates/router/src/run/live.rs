@@ -17,6 +17,7 @@ use graph::hotswap::Swap;
 use graph::lang::{FlatConfig, Options, Source, first_name};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
+use packet::PoolOptions;
 use ports::{Links, Spec};
 
 use super::capture::Captures;
@@ -102,7 +103,7 @@ impl Live {
             meter: Mutex::default(),
             devices: Mutex::default(),
             told_left: Mutex::default(),
-            frame_bytes,
+            frame_bytes: PoolOptions::held_bytes(frame_bytes),
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
             supervisor,
@@ -188,10 +189,24 @@ impl Live {
         let mut meter = lock(&self.meter);
         meter.take(ports, &stats);
         let mut told = lock(&self.told_left);
+        if self.has_backstop() {
+            for (port, packets, reason) in meter.left() {
+                if told.insert((port.to_owned(), reason)) {
+                    let remedy = meter::remedy(reason).unwrap_or_default();
+                    tracing::warn!(
+                        "{port}: {packets} packets of the last second went to Linux, where the router's filters drop them: \
+                         {reason}; {remedy}"
+                    );
+                }
+            }
+            return;
+        }
         for (port, share, reason) in meter.mostly_left() {
             if told.insert((port.to_owned(), reason)) {
                 let remedy = meter::remedy(reason).unwrap_or_default();
-                tracing::info!("{port}: Linux gets {share} % of what comes in: {reason}; {remedy}");
+                tracing::info!(
+                    "{port}: Linux forwards {share} % of what comes in, at its own speed: {reason}; {remedy}"
+                );
             }
         }
     }
@@ -213,7 +228,9 @@ impl Live {
 
     /// Returns what Linux forwards in the place of the fast path, because of what stands above ports.
     pub(super) fn problems_above(&self) -> Vec<String> {
-        lock(&self.following).as_ref().map_or_else(Vec::new, |following| following.problems())
+        lock(&self.following)
+            .as_ref()
+            .map_or_else(Vec::new, |following| following.problems(self.has_backstop()))
     }
 
     /// Says of which ports packets are captured, so that the kernel leaves them to the graph.

@@ -17,16 +17,15 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// Packets of a period that are not worth a word.
 const FEW: u64 = 1000;
 
-/// What the one who runs the router may do where Linux forwards packets for this reason.
+/// What an operator may do where Linux gets packets for this reason.
 pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
     match left_because {
         _ if left_because == Event::LeftUnfinished.name() => Some(
-            "a host of this machine leaves it to a card. Linux forwards such packets at its own speed; with `ethtool -K INTERFACE \
-             tx off` at the host's end the router forwards them",
+            "a host of this machine leaves it to a card; `ethtool -K INTERFACE tx off` at the host's end has it computed there",
         ),
         _ if left_because == Event::LeftLong.name() => Some(
-            "they were merged, or a host of this machine leaves segmentation to a card. Linux forwards such packets at its own \
-             speed; with `ethtool -K INTERFACE tso off gso off` at the host's end, and `gro off` at the port, the router does",
+            "they were merged, or a host of this machine leaves segmentation to a card; `ethtool -K INTERFACE tso off gso off` at \
+             the host's end, and `gro off` at the port, has them come one by one",
         ),
         _ => None,
     }
@@ -225,6 +224,22 @@ impl Meter {
             rates(&mut port.rx, from.0, to.0);
             rates(&mut port.tx, from.1, to.1);
         }
+    }
+
+    /// Returns the ports of which Linux got packets in the last period for a reason that has a remedy: the port, the packets, and the
+    /// reason.
+    pub(super) fn left(&self) -> Vec<(&str, u64, &'static str)> {
+        let (Some(before), Some(last)) = (&self.before, &self.last) else { return Vec::new() };
+        let found = last.ports.iter().filter_map(|(name, port)| {
+            let grown = before.ports.get(name)?.grown(port);
+            let (&reason, &packets) = grown
+                .left
+                .iter()
+                .filter(|(reason, _)| remedy(reason).is_some())
+                .max_by_key(|(_, packets)| **packets)?;
+            (packets > 0).then_some((name.as_str(), packets, reason))
+        });
+        found.collect()
     }
 
     /// Returns the ports of which Linux got more than half of the last period's packets, for a reason that has a remedy, and more than
