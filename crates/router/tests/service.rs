@@ -511,7 +511,7 @@ fn a_router_of_ports_is_another_user_s_once_it_runs() {
         let file = std::fs::metadata(path).unwrap();
         (file.uid(), file.mode() & 0o7777)
     };
-    assert_eq!((of(&socket), of("/run/brickway")), ((0, 0o660), (0, 0o755)));
+    assert_eq!((of(&socket), of("/run/brickway")), ((0, 0o600), (0, 0o755)));
     let (shown, text) = network.run(
         "r",
         &format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups -- {PROGRAM} show ports"),

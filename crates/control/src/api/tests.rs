@@ -224,7 +224,7 @@ fn one_router_a_socket_and_what_a_dead_one_left() {
     let error = Server::start(&options, Arc::new(Fake::default())).unwrap_err();
     let expected = format!("(process {}); stop it, or give", std::process::id());
     assert!(error.to_string().contains(&expected), "{error}");
-    assert_eq!(std::fs::metadata(server.path()).unwrap().permissions().mode() & 0o777, 0o660);
+    assert_eq!(std::fs::metadata(server.path()).unwrap().permissions().mode() & 0o777, 0o600);
     drop(server);
     assert!(!options.path.exists());
     assert!(matches!(Client::connect(&options.path), Err(ClientError::NotRunning(_))));
