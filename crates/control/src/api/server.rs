@@ -474,7 +474,8 @@ fn listen(path: &Path, group: Option<&str>) -> Result<UnixListener, ServerError>
         other => other,
     }
     .map_err(failed("binding it"))?;
-    let set_mode = |mode| rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed("setting its mode"));
+    let set_mode =
+        |mode| rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed("setting its mode"));
     // The process's own group may have members of whom nobody spoke.
     set_mode(0o600)?;
     if let Some(group) = group {
