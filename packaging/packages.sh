@@ -36,6 +36,8 @@ for unit in brickway.service brickway-cluster@.service brickway-etcd.service; do
   sed -e '1,/^$/d; s|/usr/local/bin/|/usr/bin/|' "$project/packaging/$unit" > "$build/units/$unit"
 done
 cp "$project/LICENSE-MIT" "$project/LICENSE-APACHE" "$build"
+# What the demo and the benches of the laboratory read.
+cp -r "$project/data" "$build/tables"
 cp "$project/packaging/brickway.sysusers" "$project/packaging/brickway.tmpfiles" "$build/units"
 cp "$project/CHANGELOG.md" "$project/SECURITY.md" "$build/pages"
 # The licences of what is linked into the programs.

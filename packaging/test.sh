@@ -107,6 +107,10 @@ running
 is_its_users
 ip netns exec "$name-a" ping -q -c 3 -i 0.2 -W 5 10.0.2.2 > "$work/log" || { cat "$work/log"; fail "the router does not forward"; }
 
+step "the laboratory's tables"
+in_root sh -c 'cd / && brickway-lab demo --help' | grep -q /usr/share/brickway-lab/rib-v4.txt.gz || fail "the demo does not find its table"
+in_root brickway-lab rib stats /usr/share/brickway-lab/rib-v6.txt.gz > "$work/log" || fail "the laboratory has no IPv6 table"
+
 step "names of functions by brickway-dbgsym"
 in_root sh -c 'dpkg -i /packages/brickway-dbgsym_*.deb' > "$work/log" 2>&1
 echo 'InfiniteSource(LIMIT -1) -> Strip(2) -> Discard' > "$root/busy.click"

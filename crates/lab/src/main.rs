@@ -13,6 +13,7 @@ mod program;
 mod progress;
 mod rib;
 mod sim;
+mod tables;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

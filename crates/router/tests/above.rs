@@ -118,7 +118,7 @@ fn macvlan_is_the_ports(driver: &str) {
             assert_eq!(hosts.come_out(&frame(to, tags, DENIED), 5), 0, "{to:x?} {tags:x?}");
         }
     }
-    let problem = || show(&network, &folder, "problems").contains("vrrp, above eth1: Linux forwards frames");
+    let problem = || show(&network, &folder, "problems").contains("vrrp, above eth1: frames to");
     assert!(!problem());
     assert!(show(&network, &folder, "ports").contains("below vrrp (macvlan)"));
     // Other switches than the port's: they are Linux's, which the backstop keeps from forwarding them.
@@ -167,9 +167,8 @@ fn a_port_in_a_bridge_gives_way_and_what_comes_by_the_bridge_is_not_forwarded_un
         let mut hosts = Hosts::of(&network);
         assert!(hosts.pass(&frame(ROUTER, &[], PERMITTED)));
         network.ip("r", "link set eth1 master br0");
-        assert!(eventually(
-            || show(&network, &folder, "problems").contains("as br0 (bridge) takes its frames")
-        ));
+        assert!(eventually(|| show(&network, &folder, "problems")
+            .contains("past the router's filters: br0 (bridge) takes its frames")));
         for port in [PERMITTED, DENIED] {
             assert_eq!(hosts.come_out(&frame(ROUTER, &[], port), 5), 0, "{driver}");
         }

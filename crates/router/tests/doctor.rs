@@ -74,7 +74,7 @@ fn a_sick_router_is_made_well() {
         "forwarding: Linux does not forward IPv4",
         "forwarding: Linux does not forward IPv6",
         "left: it is down",
-        "left: MTU 40000 of left: a frame of 32000 bytes holds 31854 at most; expected `ip link set left mtu 31854`",
+        "left: MTU 40000 of left: a frame of 32064 bytes holds 31918 at most; expected `ip link set left mtu 31918`",
         "left: its other end, right, leaves VLAN tags to a card",
         "gone: there is no such interface; expected one of right, left",
     ] {

@@ -298,6 +298,7 @@ impl Backend for Router {
                 })?;
             }
             Show::System(_) => rows.send(SystemRow {
+                host: "r1".into(),
                 version: "1.2.3".into(),
                 pid: 77,
                 namespace: 4_026_531_840,
@@ -522,6 +523,7 @@ punted  by   class      reason
         (
             "system",
             "\
+host               r1
 version            1.2.3
 process            77
 network namespace  4026531840

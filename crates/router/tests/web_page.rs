@@ -12,6 +12,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use netns::cluster::{Cluster, Plan, StorePlan};
 use netns::router::{PROGRAM, start, warm_up};
 use netns::{Network, eventually};
@@ -122,6 +124,14 @@ impl Browser {
     }
 
     /// Returns the value of an expression in the page.
+    /// Writes a picture of what is shown into the folder that `BRICKWAY_PICTURES` names, if it names one.
+    fn draw(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("BRICKWAY_PICTURES") else { return };
+        let picture = self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true}));
+        let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+        std::fs::write(std::path::Path::new(&folder).join(name).with_extension("png"), bytes).unwrap();
+    }
+
     fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let result = self.call("Runtime.evaluate", parameters);
@@ -229,6 +239,15 @@ fn the_overview_has_the_counts_of_the_api_and_asks_no_other_host() {
     assert!(agree, "{last}");
     assert!(last.contains("\"rx.packets\",\"12"), "over a thousand packets came: {last}");
     assert!(last.contains(",\"1.2"), "they are shown with a prefix: {last}");
+    // The tab names the host, a line has all ports together, and each port says who forwarded.
+    let host = browser.value("document.title.split(' – ')[1]");
+    assert_eq!(host.as_str().unwrap(), rustix::system::uname().nodename().to_str().unwrap());
+    let total = browser.value("document.getElementById('total').textContent");
+    assert!(total.as_str().unwrap().starts_with("All ports: Received "), "{total}");
+    let ways = browser.value("document.querySelector('article[data-port]').textContent");
+    assert!(ways.as_str().unwrap().contains("by workers 9"), "{ways}");
+    assert_eq!(browser.value("document.getElementById('list').hidden"), json!(true));
+    browser.draw("overview");
 
     assert_eq!(browser.errors(), Vec::<Value>::new());
     let asked = browser.asked();

@@ -341,6 +341,9 @@ pub struct EdgeRow {
 /// The router itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SystemRow {
+    /// The name of the host (`uname -n`).
+    #[serde(default)]
+    pub host: String,
     /// The version of the program.
     pub version: String,
     /// Number of its process.

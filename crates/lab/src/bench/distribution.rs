@@ -45,7 +45,7 @@ use serde_json::json;
 Starts an etcd of its own in a temporary folder (Debian: apt install etcd-server).")]
 pub(crate) struct DistributionArguments {
     /// The real table, out of which that of the bench is grown
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     table: PathBuf,
     /// Routes
     #[arg(long, default_value_t = 1_000_000)]

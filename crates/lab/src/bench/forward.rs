@@ -42,7 +42,7 @@ pub(crate) struct ForwardArguments {
     #[arg(long, value_name = "FILE|N")]
     routes: Option<String>,
     /// The real IPv6 table
-    #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv6(), value_name = "FILE")]
     table6: PathBuf,
     /// Whose graph: the example router's, that of `brickway run PORT...`, or both in turns
     #[arg(long, value_enum, default_value_t)]

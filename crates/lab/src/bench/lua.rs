@@ -39,7 +39,7 @@ pub(crate) struct LuaArguments {
     #[arg(long, default_value = "examples/lua/router.lua", value_name = "FILE")]
     script: PathBuf,
     /// The real table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     table: PathBuf,
     /// Only the cases whose names begin so
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]

@@ -35,10 +35,10 @@ over that. Linux gets options and expired. They end at the port that stands for 
 of Linux is in the figures.")]
 pub(crate) struct MixedArguments {
     /// The real IPv4 table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     table: PathBuf,
     /// The real IPv6 table
-    #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv6(), value_name = "FILE")]
     table6: PathBuf,
     /// Different destination addresses of each family
     #[arg(long, default_value_t = 4096)]

@@ -41,7 +41,7 @@ pub(crate) struct ReloadArguments {
     #[arg(long)]
     routes: Option<usize>,
     /// The real table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     table: std::path::PathBuf,
     /// Workers
     #[arg(long, default_value_t = 1)]

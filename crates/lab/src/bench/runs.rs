@@ -31,7 +31,7 @@ pub(super) struct RunArguments {
 #[derive(Args, Debug)]
 pub(super) struct FrameArguments {
     /// The real table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     pub(super) table: PathBuf,
     /// Frame size in bytes, without frame check sequence
     #[arg(long, default_value_t = 64)]

@@ -49,7 +49,7 @@ pub(crate) struct ScalingArguments {
     #[arg(long, default_value_t = 256 << 10)]
     routes: usize,
     /// The real table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE")]
     table: PathBuf,
     /// Number of different destination addresses
     #[arg(long, default_value_t = 4096)]

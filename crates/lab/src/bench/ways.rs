@@ -3,7 +3,6 @@
 //! Each node is whole, and is measured alone on one core: it gets the very frames that the node before it sent, out of memory. So its cycles are
 //! those of a node that has a machine of its own.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -99,7 +98,7 @@ impl Routes {
     /// # Errors
     /// The real one cannot be read.
     pub(crate) fn new(count: usize) -> Result<Routes> {
-        Routes::of(routes::grown(&routes::real(Path::new("data/rib-v4.txt.gz"))?, count))
+        Routes::of(routes::grown(&routes::real(&crate::tables::ipv4())?, count))
     }
 
     fn of(rows: Vec<Row>) -> Result<Routes> {

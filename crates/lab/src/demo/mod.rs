@@ -56,7 +56,7 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster", "lua"])]
     config: Option<PathBuf>,
     /// The routing table: PREFIX ORIGIN lines, gzip or not
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE", conflicts_with = "cluster")]
+    #[arg(long, default_value_os_t = crate::tables::ipv4(), value_name = "FILE", conflicts_with = "cluster")]
     table: PathBuf,
     /// How long iperf3 sends, in seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -85,7 +85,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     check_programs(&[])?;
     if !arguments.table.is_file() {
         bail!(
-            "no routing table at '{}': run the demo from the project's folder, or give one with --table",
+            "no routing table at '{}': run the demo from the project's folder, install the package brickway-lab, or give one with --table",
             arguments.table.display()
         );
     }

@@ -69,12 +69,12 @@ impl Stations {
 
     /// What Linux gets of frames to the ports or to what stands above them. Where the router `filters`, it forwards none of that.
     pub(super) fn problems(&self, filters: bool) -> impl Iterator<Item = String> {
-        let text = move |Left { what, why }: &Left| match filters {
-            true => {
-                format!("{what} is dropped, as nothing in Linux judges it by the router's filters: {why}")
-            }
-            false => format!("{what} is forwarded by Linux: {why}"),
+        let becomes = if filters {
+            "dropped, as Linux takes it past the router's filters"
+        } else {
+            "forwarded by Linux"
         };
+        let text = move |Left { what, why }: &Left| format!("{what} {becomes}: {why}");
         self.above.iter().flat_map(|above| &above.problems).map(text)
     }
 }
@@ -134,7 +134,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
         if is_master(link) || kind.ends_with(" passthru") || kind.ends_with(" source") {
             above.gives_way = true;
             above.problems.push(Left {
-                what: format!("{}: what comes in by it", port.name),
+                what: format!("{}: what comes in by it is", port.name),
                 why: format!("{name} ({kind}) takes its frames; take {name} off it for the fast path"),
             });
             continue;
@@ -167,9 +167,10 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
             }
             Err(why) => why.to_owned(),
         };
-        above
-            .problems
-            .push(Left { what: format!("{name}, above {}: frames to {}", port.name, mac_text(mac.0)), why });
+        above.problems.push(Left {
+            what: format!("{name}, above {}: frames to {} are", port.name, mac_text(mac.0)),
+            why,
+        });
     }
     above.stations.retain(|station| station.families != [false; 2]);
     // To Linux, frames to a member of a bridge are frames to the bridge.
@@ -178,7 +179,7 @@ fn above(mirror: &Mirror, port: &RouterPort, ports: &HashSet<&str>, facts: &Fact
     if of_members.len() > MOST_STATIONS {
         above.gives_way = true;
         above.problems.push(Left {
-            what: format!("{}: what comes in by it", port.name),
+            what: format!("{}: what comes in by it is", port.name),
             why: format!("its members have more than {MOST_STATIONS} MAC addresses; give them fewer"),
         });
     }

@@ -520,6 +520,7 @@ impl Live {
             next_hops = Some((fib.next_hops().len(), usize::from(NextHopIndex::MAX.get())));
         }
         Ok(SystemRow {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             namespace: control::api::namespace(),

@@ -294,6 +294,7 @@ fn system(rows: Rows<'_>) -> Result<()> {
         let row: SystemRow = parse(&row?)?;
         let mut facts = Table::new(&[LEFT, LEFT]);
         let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
+        fact("host", printable(row.host));
         fact("version", row.version);
         fact("process", row.pid.to_string());
         fact("network namespace", row.namespace.to_string());

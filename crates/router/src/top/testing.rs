@@ -70,6 +70,7 @@ pub(super) fn sample(second: u64, packets: u64) -> Sample {
     };
     Sample {
         system: SystemRow {
+            host: "r1".into(),
             version: "1.2.3".into(),
             pid: 77,
             namespace: 4_026_531_840,

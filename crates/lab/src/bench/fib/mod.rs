@@ -92,7 +92,7 @@ pub(crate) struct FibArguments {
     #[arg(long, default_value_t = 50_000, value_name = "CHANGES")]
     batch: usize,
     /// The folder of the tables' files
-    #[arg(long, default_value = "data", value_name = "FOLDER")]
+    #[arg(long, default_value_os_t = crate::tables::folder(), value_name = "FOLDER")]
     data: PathBuf,
     /// Print one JSON object a line
     #[arg(long)]

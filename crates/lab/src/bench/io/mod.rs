@@ -96,7 +96,7 @@ pub(crate) struct IoArguments {
     #[command(flatten)]
     frames: FrameArguments,
     /// The real IPv6 table
-    #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value_os_t = crate::tables::ipv6(), value_name = "FILE")]
     table6: PathBuf,
     #[command(flatten)]
     run: RunArguments,

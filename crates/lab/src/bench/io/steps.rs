@@ -66,7 +66,7 @@ pub(crate) fn sweep(
     children::end_on_signals()?;
     let folder = folder()?;
     let run = RunArguments { burst: 64, seconds, runs, json: false };
-    let frames = FrameArguments { table: PathBuf::from("data/rib-v4.txt.gz"), size: sent.size };
+    let frames = FrameArguments { table: crate::tables::ipv4(), size: sent.size };
     let arguments = IoArguments { only: Vec::new(), frames, table6: PathBuf::new(), run };
     let apart = Apart::find();
     let setting = Setting { arguments: &arguments, folder: &folder, apart, has_huge_pages: false };

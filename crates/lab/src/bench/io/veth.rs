@@ -331,7 +331,9 @@ impl<'a> OnVeth<'a> {
         if matches!(self.case.work, Work::Forward | Work::Listed | Work::Esp) {
             command.args(["--workers", "1"]).args(ports);
             if self.case.work == Work::Listed {
-                command.arg("--acl").arg(self.write("rules.txt", &self.list(Rule::text))?);
+                // Frames that no rule matches pass, as by the policy of nftables.
+                let rules = self.list(Rule::text) + "permit any any any\n";
+                command.arg("--acl").arg(self.write("rules.txt", &rules)?);
             }
         } else {
             self.add_configuration(&mut command, &ports)?;

@@ -1,7 +1,7 @@
 // The overview: the router, its ports, its workers, and what it drops and punts most.
 
 import { Chart } from './chart.js';
-import { duration, full, Keyed, make, number, percent, set, Table, write, writeNumber } from './dom.js';
+import { duration, full, Keyed, make, number, percent, set, short, Table, write, writeNumber } from './dom.js';
 
 /** How many drops and punts are shown. */
 const MOST = 8;
@@ -15,6 +15,7 @@ class PortCard {
     this.link = make('span', { className: 'link' });
     this.driver = make('span', { className: 'muted' });
     this.facts = make('p', { className: 'muted small' });
+    this.ways = make('p', { className: 'muted small' });
     this.path = make('p', { className: 'muted small' });
     this.chart = new Chart(name);
     this.now = {};
@@ -60,6 +61,7 @@ class PortCard {
       make('div', { className: 'figures' }, ...figures),
       this.chart.node,
       table,
+      this.ways,
       this.path,
     );
     this.node.dataset.port = name;
@@ -81,6 +83,16 @@ class PortCard {
       }
     }
     writeNumber(this.toLinux, port.to_linux);
+    const all = port.in_kernel + port.by_workers + port.to_linux;
+    const share = (packets) => percent(packets / all);
+    const because = port.left_because ? ` (${port.left_because})` : '';
+    write(
+      this.ways,
+      all > 0
+        ? `Received packets: in the kernel ${share(port.in_kernel)}, by workers ${share(port.by_workers)}, ` +
+            `by Linux ${share(port.to_linux)}${because}`
+        : '',
+    );
     write(this.path, port.path ? `Path: ${port.path}` : '');
     this.chart.show(points, unit, UNIT_NAMES[unit]);
   }
@@ -122,6 +134,10 @@ export class Overview {
       'The router has no workers.',
     );
     get('workers').append(this.workers.node);
+    this.total = get('total');
+    this.list = get('list');
+    this.rules = new Table('Access list', ['rule', 'packets#', 'in the last second#'], 'The list has no rules.');
+    this.list.append(this.rules.node);
     const titles = ['reason', 'element', 'packets#', 'in the last second#'];
     this.drops = new Table('Drops', titles, 'Nothing was dropped.');
     this.punts = new Table('Punts', titles, 'Nothing was punted.');
@@ -152,8 +168,32 @@ export class Overview {
         ];
       }),
     );
+    this.showTotal(last.ports);
+    this.showList(last.features?.acl);
     this.drops.fill(this.top((snapshot) => snapshot.drops));
     this.punts.fill(this.top((snapshot) => snapshot.punts));
+  }
+
+  showTotal(ports) {
+    const sum = (way, name) => ports.reduce((all, port) => all + port[way][name], 0);
+    const rates = Object.entries(WAYS).map(([way, title]) => {
+      const [bits, packets] = ['bits_per_second', 'packets_per_second'].map((name) => short(sum(way, name), UNIT_NAMES[name]));
+      return `${title} ${bits}, ${packets}`;
+    });
+    const dropped = sum('rx', 'dropped') + sum('tx', 'dropped');
+    write(this.total, ports.length > 1 ? `All ports: ${[...rates, `dropped ${short(dropped)}`].join(' · ')}` : '');
+  }
+
+  showList(rules) {
+    this.list.hidden = !rules?.length;
+    if (this.list.hidden) return;
+    const rate = this.history.rate(
+      (snapshot) => snapshot.features?.acl ?? [],
+      (row) => `${row.number}\n${row.rule}`,
+      (row) => row.packets,
+    );
+    const name = ({ number: place, rule }) => (place === 0 ? `no rule matches: ${rule}` : rule);
+    this.rules.fill(rules.map((row) => [name(row), number(row.packets), number(rate(row), '/s')]));
   }
 
   showSystem({ system, neighbours }) {
@@ -161,6 +201,7 @@ export class Overview {
     const [free, frames] = system.frames.reduce(([free, all], [some, of]) => [free + some, all + of], [0, 0]);
     const states = Object.entries(neighbours).map(([state, count]) => `${full(count)} ${state}`);
     const facts = {
+      Host: system.host,
       Version: system.version,
       Uptime: duration(system.uptime_seconds),
       Workers: full(system.workers),

@@ -26,19 +26,25 @@ let shown;
 
 /** Shows the view that the address names. */
 function navigate() {
-  const name = location.hash.slice(1);
+  const wanted = location.hash.slice(1);
   // '#main' is where the link to the content leads.
-  if (!Object.hasOwn(views, name) && shown) return;
+  if (!Object.hasOwn(views, wanted) && shown) return;
   views[shown]?.close?.();
-  shown = Object.hasOwn(views, name) ? name : 'overview';
+  shown = Object.hasOwn(views, wanted) ? wanted : 'overview';
   for (const view of Object.keys(views)) document.getElementById(view).hidden = view !== shown;
   for (const link of document.querySelectorAll('nav a')) {
     if (link.hash === `#${shown}`) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
-  document.title = `${shown[0].toUpperCase()}${shown.slice(1)} – Brickway`;
+  name();
   views[shown].open?.();
   show();
+}
+
+/** Names the page after its view and the router's host, by which tabs are told apart. */
+function name() {
+  const host = history.last?.system?.host;
+  document.title = [`${shown[0].toUpperCase()}${shown.slice(1)}`, host, 'Brickway'].filter(Boolean).join(' – ');
 }
 
 function show() {
@@ -74,6 +80,7 @@ function connect() {
     views.cluster.add(history.last);
     document.getElementById('cluster-link').hidden = !Cluster.isThere(history.last);
     write(connection, '● connected');
+    name();
     show();
   };
   source.onerror = lose;
