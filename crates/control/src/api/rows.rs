@@ -210,7 +210,7 @@ pub struct WorkerRow {
     pub busy_since_start: f64,
     /// Packets that it received.
     pub packets: u64,
-    /// Cycles that it took for each; none without packets.
+    /// Cycles that it took for each packet of the last second; none below 10,000 packets a second, where cycles are those of wake-ups.
     pub cycles_per_packet: Option<f64>,
     /// Its receive queues, as `eth1:0`.
     pub queues: Vec<String>,

@@ -16,8 +16,8 @@ use control::change::{Hops, Link, mac_text};
 use control::drift;
 use control::mirror::{FoundBy, Mirror, NextHopReport, PortReport, RouteReport};
 use control::service::{Service, State};
+use elements::devices::OpenPort;
 use elements::devices::balance::{QueueShare, queue_shares};
-use elements::devices::{OpenPort, RECEIVER};
 use fib::{Decision, MAIN, NextHop, NextHopIndex};
 use graph::context::ElementStats;
 use graph::lang::{FlatConfig, FlatElement, first_name};
@@ -30,7 +30,7 @@ use ports::mtu_problem;
 
 use super::edges::{self, Through};
 use super::live::Live;
-use super::meter::{self, PortCounts};
+use super::meter::{self, PortCounts, Work};
 use crate::beside_linux;
 use crate::cluster::{self, NodeHost};
 use crate::doctor;
@@ -352,20 +352,15 @@ impl Live {
             (router.config().clone(), router.stats(), shares, router.workers())
         })?;
         let meter = lock(&self.meter);
-        let rows = stats.iter().map(|copy| {
-            let received = config.elements.iter().zip(&copy.elements);
-            let received = received.filter(|(element, _)| element.has(RECEIVER));
-            let packets: u64 = received.map(|(_, stats)| stats.packets).sum();
-            let cycles: f64 = copy.elements.iter().map(|element| element.cycles).sum();
+        let rows = stats.iter().zip(Work::of_copies(&config, &stats)).map(|(copy, work)| {
             let held = shares.iter().filter(|share| share.worker == copy.copy);
             WorkerRow {
                 worker: copy.copy,
                 is_slow: copy.copy >= workers,
                 busy: meter.busy(copy.copy).unwrap_or(copy.busy),
                 busy_since_start: copy.busy,
-                packets,
-                // One turn in some is timed: of few packets none may have been.
-                cycles_per_packet: (packets > 0 && cycles > 0.0).then(|| cycles / packets as f64),
+                packets: work.packets,
+                cycles_per_packet: meter.cycles_per_packet(copy.copy),
                 queues: held
                     .map(|share| format!("{}:{}", port_of_element(&config, &share.element), share.queue))
                     .collect(),
@@ -415,12 +410,12 @@ impl Live {
         Ok(self.count()?.0)
     }
 
-    /// The counts of all ports, and those of the graph's copies, which are among them.
-    pub(super) fn count(&self) -> Result<(meter::Counts, Vec<CopyStats>), String> {
+    /// The counts of all ports, and what the threads of the graph's copies did.
+    pub(super) fn count(&self) -> Result<(meter::Counts, Vec<Work>), String> {
         let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
         let mut counts = meter::counts(&config, &stats, &self.paths());
         lock(&self.devices).complete(&mut counts, |port| self.device(port));
-        Ok((counts, stats))
+        Ok((counts, Work::of_copies(&config, &stats)))
     }
 
     /// The interface whose device moves all packets of a port, those of Linux among them.

@@ -185,9 +185,9 @@ impl Live {
         if !lock(&self.meter).is_due() {
             return;
         }
-        let Ok((ports, stats)) = self.count() else { return };
+        let Ok((ports, copies)) = self.count() else { return };
         let mut meter = lock(&self.meter);
-        meter.take(ports, &stats);
+        meter.take(ports, copies);
         let mut told = lock(&self.told_left);
         if self.has_backstop() {
             for (port, packets, reason) in meter.left() {

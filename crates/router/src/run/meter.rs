@@ -14,6 +14,9 @@ use crate::drop_in::Path;
 /// How often counts are taken, for rates.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
+/// Packets a second below which a worker's cycles say nothing of the cost of a packet.
+const LEAST_RATE: f64 = 10_000.0;
+
 /// Packets of a period that are not worth a word.
 const FEW: u64 = 1000;
 
@@ -195,14 +198,39 @@ pub(super) struct Meter {
 struct Taken {
     at: Instant,
     ports: Counts,
-    busy_ns: Vec<u64>,
+    copies: Vec<Work>,
+}
+
+/// What a copy's thread did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    busy_ns: u64,
+    /// Packets that it received.
+    pub(super) packets: u64,
+    /// Cycles of its elements.
+    cycles: f64,
+}
+
+impl Work {
+    /// What each copy's thread did so far.
+    pub(super) fn of_copies(config: &FlatConfig, stats: &[CopyStats]) -> Vec<Work> {
+        let work = |copy: &CopyStats| {
+            let received =
+                config.elements.iter().zip(&copy.elements).filter(|(element, _)| element.has(RECEIVER));
+            Work {
+                busy_ns: copy.busy_ns,
+                packets: received.map(|(_, stats)| stats.packets).sum(),
+                cycles: copy.elements.iter().map(|element| element.cycles).sum(),
+            }
+        };
+        stats.iter().map(work).collect()
+    }
 }
 
 impl Meter {
     /// Takes the counts of now, unless they were taken a moment ago.
-    pub(super) fn take(&mut self, ports: Counts, stats: &[CopyStats]) {
-        let busy_ns = stats.iter().map(|copy| copy.busy_ns).collect();
-        self.before = self.last.replace(Taken { at: Instant::now(), ports, busy_ns });
+    pub(super) fn take(&mut self, ports: Counts, copies: Vec<Work>) {
+        self.before = self.last.replace(Taken { at: Instant::now(), ports, copies });
     }
 
     /// Whether it is time to take them again.
@@ -259,8 +287,17 @@ impl Meter {
     /// The share of the last period that a copy's thread worked; none while that is not known.
     pub(super) fn busy(&self, copy: usize) -> Option<f64> {
         let (before, last) = (self.before.as_ref()?, self.last.as_ref()?);
-        let worked = last.busy_ns.get(copy)?.saturating_sub(*before.busy_ns.get(copy)?);
+        let worked = last.copies.get(copy)?.busy_ns.saturating_sub(before.copies.get(copy)?.busy_ns);
         Some((worked as f64 / (last.at - before.at).as_nanos() as f64).clamp(0.0, 1.0))
+    }
+
+    /// The cycles of the last period for each packet; none where these were few, so that the cycles were those of wake-ups.
+    pub(super) fn cycles_per_packet(&self, copy: usize) -> Option<f64> {
+        let (before, last) = (self.before.as_ref()?, self.last.as_ref()?);
+        let (from, to) = (before.copies.get(copy)?, last.copies.get(copy)?);
+        let (packets, cycles) = (to.packets.checked_sub(from.packets)? as f64, to.cycles - from.cycles);
+        let is_rate = packets >= LEAST_RATE * (last.at - before.at).as_secs_f64();
+        (is_rate && cycles > 0.0).then(|| cycles / packets)
     }
 }
 
@@ -282,19 +319,26 @@ mod tests {
             let rx = TrafficRow { packets, bytes, ..TrafficRow::default() };
             Counts::from([("eth1".to_owned(), PortCounts { rx, ..PortCounts::default() })])
         };
+        let work = |packets, cycles| vec![Work { packets, cycles, ..Work::default() }];
         let mut meter = Meter::default();
-        meter.take(of(10, 1000), &[]);
+        meter.take(of(10, 1000), work(1_000, 8e6));
         let mut now = of(30, 3000);
         meter.add_rates(&mut now);
         assert_eq!(now["eth1"].rx.packets_per_second, 0.0);
-        meter.take(of(20, 2000), &[]);
+        meter.take(of(20, 2000), work(51_000, 33e6));
         // As if the second time had been two seconds after the first.
-        if let (Some(before), Some(last)) = (&meter.before, &mut meter.last) {
-            last.at = before.at + Duration::from_secs(2);
-        }
+        let two_seconds_later = |meter: &mut Meter| {
+            if let (Some(before), Some(last)) = (&meter.before, &mut meter.last) {
+                last.at = before.at + Duration::from_secs(2);
+            }
+        };
+        two_seconds_later(&mut meter);
         meter.add_rates(&mut now);
         assert_eq!((now["eth1"].rx.packets_per_second, now["eth1"].rx.bits_per_second), (5.0, 4000.0));
         assert_eq!(now["eth1"].rx.packets, 30);
-        assert_eq!(meter.busy(0), None);
+        assert_eq!((meter.busy(1), meter.cycles_per_packet(0)), (None, Some(500.0)));
+        meter.take(of(20, 2000), work(51_100, 41e6));
+        two_seconds_later(&mut meter);
+        assert_eq!(meter.cycles_per_packet(0), None);
     }
 }
