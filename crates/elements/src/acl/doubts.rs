@@ -1,5 +1,6 @@
 //! What the operator of a router should know of a list: that it denies nothing, or more than was meant.
 
+use ipnet::IpNet;
 use packet::IpVersion;
 use packet::wire::IpProtocol;
 
@@ -10,7 +11,8 @@ const DENIED_NOW: &str = "packets that no rule of the access list matches are de
      has them pass, \"deny\" ends this message";
 
 /// Returns what there is to know of a list, a sentence each. `said` is what somebody said of packets that no rule matches.
-pub(super) fn doubts(rules: &[Rule], said: Option<Action>) -> Vec<String> {
+/// With `of_settings` the list is that of a router's settings, whose default was another one.
+pub(super) fn doubts(rules: &[Rule], said: Option<Action>, of_settings: bool) -> Vec<String> {
     let default = said.unwrap_or_else(|| Action::of_the_rest(rules));
     if default == Action::Permit && rules.iter().all(|rule| rule.action == Action::Permit) {
         return vec![
@@ -19,7 +21,7 @@ pub(super) fn doubts(rules: &[Rule], said: Option<Action>) -> Vec<String> {
                 .to_owned(),
         ];
     }
-    let is_new = said.is_none() && default == Action::Deny && !rules.iter().any(matches_all);
+    let is_new = of_settings && said.is_none() && default == Action::Deny && !rules.iter().any(matches_all);
     let versions = [IpVersion::V4, IpVersion::V6].into_iter();
     let ends = versions.filter(|&version| ends_path_mtu(rules, default, version));
     is_new
@@ -44,15 +46,21 @@ fn matches_all(rule: &Rule) -> bool {
 
 /// Whether a rule asks neither for addresses nor for an input port.
 fn is_for_all_ways(rule: &Rule) -> bool {
-    rule.source.is_none() && rule.destination.is_none() && rule.input.is_none()
+    let is_any = |prefix: Option<IpNet>| prefix.is_none_or(|prefix| prefix.prefix_len() == 0);
+    is_any(rule.source) && is_any(rule.destination) && rule.input.is_none()
 }
 
 /// Whether packets of the family pass whose senders never learn that they are too big for a link behind the router.
 fn ends_path_mtu(rules: &[Rule], default: Action, version: IpVersion) -> bool {
     let (icmp, kind, code) = too_big(version);
     let is_for = |rule: &&Rule| rule.version.is_none_or(|its| its == version);
-    let carries = |rule: &Rule| rule.action == Action::Permit && rule.protocol != Some(icmp);
-    if default == Action::Deny && !rules.iter().filter(is_for).any(carries) {
+    let denies_all = |rule: &Rule| rule.protocol.is_none() && !rule.fragment && is_for_all_ways(rule);
+    let decides = |rule: &&Rule| match rule.action {
+        Action::Permit => rule.protocol != Some(icmp),
+        Action::Deny => denies_all(rule),
+    };
+    let passes = rules.iter().filter(is_for).find(decides).map_or(default, |rule| rule.action);
+    if passes == Action::Deny {
         return false;
     }
     let may_match = |rule: &&Rule| {
@@ -95,7 +103,7 @@ mod tests {
     /// The families whose path MTU the list ends, and whether it denies nothing.
     fn doubts_of(text: &str, said: Option<Action>) -> String {
         let rules = parse_list(lines(text), &Inputs::default()).unwrap();
-        let all = doubts(&rules, said);
+        let all = doubts(&rules, said, true);
         let short = |doubt: &String| match doubt {
             doubt if doubt.contains("'icmp' is IPv4's alone") => "6, icmp",
             doubt if doubt.contains("icmp6") => "6",
@@ -122,11 +130,17 @@ mod tests {
             ("permit icmp6 any any\npermit icmp any any", "new"),
             ("permit any any any in 1\npermit udp any any fragment\ndeny any any any", ""),
             ("", "new"),
+            ("deny any any any", ""),
+            ("deny ipv4 any any any", ""),
+            ("deny icmp 0.0.0.0/0 0.0.0.0/0", "4"),
         ] {
             assert_eq!(doubts_of(text, None), doubts, "{text}");
         }
         assert_eq!(doubts_of("permit tcp any any", Some(Action::Permit)), "nothing");
         assert_eq!(doubts_of("", Some(Action::Permit)), "nothing");
         assert_eq!(doubts_of("deny any any any", Some(Action::Deny)), "");
+        assert_eq!(doubts_of("deny any any any\npermit icmp any any", Some(Action::Permit)), "");
+        let web = "permit tcp any 192.0.2.0/24 port 80\npermit icmp any any\ndeny any any any";
+        assert_eq!(doubts_of(web, Some(Action::Permit)), "");
     }
 }

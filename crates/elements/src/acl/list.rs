@@ -328,13 +328,13 @@ impl AccessList {
     ) -> Result<Vec<String>, Vec<RuleMistake>> {
         let inputs = parse_inputs(inputs).map_err(|text| vec![RuleMistake { line: 0, text }])?;
         let rules = parse_list(rules, &inputs)?;
-        Ok(doubts(&rules, permits.map(Action::of_permits)))
+        Ok(doubts(&rules, permits.map(Action::of_permits), true))
     }
 
-    /// Returns what the router's operator should know of the list in use.
-    pub fn doubts(&self) -> Vec<String> {
+    /// Returns what the router's operator should know of the list in use, which may be that of its settings.
+    pub fn doubts(&self, of_settings: bool) -> Vec<String> {
         let book = self.book();
-        doubts(&book.rules, book.said)
+        doubts(&book.rules, book.said, of_settings)
     }
 
     /// Returns whether packets that no rule matches are permitted.

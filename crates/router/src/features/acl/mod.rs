@@ -128,7 +128,7 @@ impl Feature for Settings {
 
     fn problems(&self, running: &Running<'_>) -> Vec<String> {
         // What one list has the other one has.
-        live::lists(running).first().map_or_else(Vec::new, |list| list.doubts())
+        live::lists(running).first().map_or_else(Vec::new, |list| list.doubts(self.filters()))
     }
 
     fn files(&self) -> Vec<PathBuf> {
