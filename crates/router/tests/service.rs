@@ -279,6 +279,12 @@ fn a_reload_does_all_that_changed_or_nothing() {
     let failed = "reload failed: nothing was changed: workers.count cannot change";
     assert!(eventually(|| printed().contains(failed)), "{}", printed());
     assert!(!denies());
+
+    // Settings without a rule have no list: a reload permits all, as a start does.
+    settings("[acl]\nrules = [\"permit tcp any any\"]\n[workers]\nbalance = false\n");
+    assert!(ask("reload").status.success() && denies());
+    settings("[acl]\nrules = []\n[workers]\nbalance = false\n");
+    assert!(ask("reload").status.success() && !denies(), "{}", text("show acl"));
 }
 
 #[test]

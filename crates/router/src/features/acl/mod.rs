@@ -65,9 +65,13 @@ impl Settings {
             .with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
     }
 
-    /// Returns whether packets that no rule matches are permitted, if the settings say it.
+    /// Returns whether packets that no rule matches are permitted, if the settings decide it. Settings without a rule, a file or a
+    /// default have no list, and permit all: at a reload too.
     fn permits_the_rest(&self) -> Option<bool> {
-        self.default.map(|default| default == Action::Permit)
+        match self.filters() {
+            true => self.default.map(|default| default == Action::Permit),
+            false => Some(true),
+        }
     }
 
     /// Returns the rules of the settings, each with its place.
