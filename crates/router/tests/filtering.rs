@@ -610,6 +610,10 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
     assert!(eventually(|| passes(&network)));
     drop(run(&network, &closed("")));
     assert!(!passes(&network));
+    let router = start(&network, "eth1");
+    let left = "an earlier router left eth2 closed";
+    assert!(router.printed().contains(left), "{}", router.printed());
+    assert_eq!(router.interrupt(), 0);
     drop(run(&network, &folder.settings("af_xdp", "")));
     assert!(eventually(|| passes(&network)));
 }
@@ -775,6 +779,15 @@ fn what_linux_takes_that_is_longer_than_the_mtu_is_judged() {
                 router.printed()
             );
         }
+        // Frames that no worker can hold: the reason is said, and is the MTU's.
+        for (host, interface) in [("r", "eth1"), ("r", "eth2"), ("a", "eth0"), ("b", "eth0")] {
+            network.ip(host, &format!("link set {interface} mtu 9000"));
+        }
+        let _pings = network.start("a", "ping -n -q -i 0.05 -M dont -s 4000 10.0.2.2");
+        let problems = || folder.ask(&network, "show problems").1;
+        let told = eventually(|| problems().contains("the router's filters drop them: MTU 9000 of eth1"));
+        assert!(told, "{driver}: {}\n{}", problems(), folder.ask(&network, "show drops").1);
+        assert!(!router.printed().contains("they were merged"), "{}", router.printed());
     }
 }
 

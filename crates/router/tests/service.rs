@@ -285,6 +285,10 @@ fn a_reload_does_all_that_changed_or_nothing() {
     assert!(ask("reload").status.success() && denies());
     settings("[acl]\nrules = []\n[workers]\nbalance = false\n");
     assert!(ask("reload").status.success() && !denies(), "{}", text("show acl"));
+    settings("[acl]\nrules = [\"permit tcp any any\"]\n[workers]\nbalance = false\n");
+    assert!(ask("reload").status.success() && denies(), "back to a list: {}", router.printed());
+    settings("[workers]\nbalance = false\n");
+    assert!(ask("reload").status.success() && !denies(), "no list: {}", router.printed());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Driver, Finding, Host, Patient, Remedy};
-use crate::features::vlan::vlan_of;
+use crate::drop_in;
 use crate::open_files;
 use crate::run::choose_user;
 use crate::settings::Settings;
@@ -60,13 +60,7 @@ pub(super) fn forwarding() -> impl Iterator<Item = (IpVersion, Finding)> {
 
 /// Ports from which nothing is forwarded, because a router with `fail = "closed"` has ended.
 pub(super) fn closed_ports() -> Vec<Finding> {
-    // Without the right to ask, or without nf_tables, there is nothing to report.
-    let guarded = control::backstop::guarded_ports().unwrap_or_default();
-    let is_open = |port: &String| {
-        let below = vlan_of(port).map_or(port.as_str(), |(below, _)| below);
-        ports::user_of(port).is_some() || ports::user_of(below).is_some()
-    };
-    let closed = guarded.into_iter().filter(|port| !is_open(port));
+    let closed = drop_in::closed_ports().into_iter();
     closed
         .map(|port| {
             let why = "a router with fail = \"closed\" has ended, and none has started since";

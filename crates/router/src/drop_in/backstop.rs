@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
 use ports::{PERMITTED_MARK, Unmerged};
 
+use crate::features::vlan::vlan_of;
 use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
 
 /// Behind the name of a `host:` port: its packets are marked as permitted.
@@ -145,5 +146,27 @@ pub(crate) fn lift(ports: &[PortSettings]) {
         Err(error) => {
             tracing::warn!("the table of nftables that an earlier router left cannot be removed: {error}")
         }
+    }
+}
+
+/// Returns the ports from which Linux forwards nothing, because a router with `fail = "closed"` has ended, and that no router has now.
+pub(crate) fn closed_ports() -> Vec<String> {
+    let is_open = |port: &String| {
+        let below = vlan_of(port).map_or(port.as_str(), |(below, _)| below);
+        ports::user_of(port).is_some() || ports::user_of(below).is_some()
+    };
+    // Without the right to ask, or without nf_tables, there is nothing to report.
+    backstop::guarded_ports().unwrap_or_default().into_iter().filter(|port| !is_open(port)).collect()
+}
+
+/// Says which ports stay as an earlier router left them.
+pub(crate) fn report_closed() {
+    let closed = closed_ports();
+    if !closed.is_empty() {
+        tracing::warn!(
+            "an earlier router left {} closed (fail = \"closed\"), and this one does not have them as ports; \
+             `brickway doctor --fix` opens them",
+            closed.join(", ")
+        );
     }
 }

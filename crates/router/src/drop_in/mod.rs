@@ -43,7 +43,7 @@ use graph::lang::{FlatConfig, split_arguments, unquote};
 use graph::setup::Shared;
 use packet::sync::lock;
 
-pub(crate) use backstop::{Filtered, Guard, lift};
+pub(crate) use backstop::{Filtered, Guard, closed_ports, lift, report_closed};
 pub(crate) use configuration::{
     Frame, RESOLVE, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses, with_header,
 };

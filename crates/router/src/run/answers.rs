@@ -332,17 +332,16 @@ impl Live {
             format!("netlink: {count} messages of Linux were not understood ({reason}); expected none, so routes may be missing")
         }));
         for port in state.mirror.ports() {
-            let known = settings.ports.iter().find(|known| known.name == port.name);
-            let (Some(link), Some(known)) = (port.link, known) else { continue };
-            if link.has_priorities {
+            if port.link.is_some_and(|link| link.has_priorities) {
                 problems.push(format!(
                     "{}: it has an egress-qos-map, so packets that leave by it go to Linux",
                     port.name
                 ));
             }
-            let is_xdp = known.driver.is_xdp();
-            problems.extend(mtu_problem(&port.name, link.mtu as usize, self.frame_bytes, is_xdp));
         }
+        drop(state);
+        problems.extend(settings.ports.iter().filter_map(|port| self.frames_too_small(&port.name)));
+        problems.extend(self.dropped_by_backstop().into_iter().map(|(_, _, problem)| problem));
         Ok(problems)
     }
 
@@ -403,6 +402,14 @@ impl Live {
         }
         rows.sort_by(|a, b| (&a.port, a.sends, a.queue).cmp(&(&b.port, b.sends, b.queue)));
         Ok(rows)
+    }
+
+    /// Returns why the workers' frames do not hold what a port's MTU allows, if they do not.
+    pub(super) fn frames_too_small(&self, port: &str) -> Option<String> {
+        let is_xdp = self.settings().ports.iter().find(|known| known.name == port)?.driver.is_xdp();
+        let state = self.state().ok()?;
+        let mtu = state.mirror.ports().find(|known| known.name == port)?.link?.mtu;
+        mtu_problem(port, mtu as usize, self.frame_bytes, is_xdp)
     }
 
     /// What the ports moved, workers and kernel together.

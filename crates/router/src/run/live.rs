@@ -18,7 +18,7 @@ use graph::lang::{FlatConfig, Options, Source, first_name};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 use packet::PoolOptions;
-use ports::{Links, Spec};
+use ports::{Event, Links, Spec};
 
 use super::capture::Captures;
 use super::doors::{self, Doors, Listeners};
@@ -186,29 +186,46 @@ impl Live {
             return;
         }
         let Ok((ports, copies)) = self.count() else { return };
-        let mut meter = lock(&self.meter);
-        meter.take(ports, copies);
-        let mut told = lock(&self.told_left);
+        lock(&self.meter).take(ports, copies);
+        let is_new = |port: &str, reason| lock(&self.told_left).insert((port.to_owned(), reason));
         if self.has_backstop() {
-            for (port, packets, reason) in meter.left() {
-                if told.insert((port.to_owned(), reason)) {
-                    let remedy = meter::remedy(reason).unwrap_or_default();
-                    tracing::warn!(
-                        "{port}: {packets} packets of the last second went to Linux, where the router's filters drop them: \
-                         {reason}; {remedy}"
-                    );
+            for (port, reason, problem) in self.dropped_by_backstop() {
+                if is_new(&port, reason) {
+                    tracing::warn!("{problem}");
                 }
             }
             return;
         }
-        for (port, share, reason) in meter.mostly_left() {
-            if told.insert((port.to_owned(), reason)) {
+        for (port, share, reason) in lock(&self.meter).mostly_left() {
+            if is_new(port, reason) {
                 let remedy = meter::remedy(reason).unwrap_or_default();
                 tracing::info!(
                     "{port}: Linux forwards {share} % of what comes in, at its own speed: {reason}; {remedy}"
                 );
             }
         }
+    }
+
+    /// Returns the ports of which Linux got packets in the last second that the filters' backstop drops there: the port, the reason, and
+    /// a sentence with what may be done.
+    pub(super) fn dropped_by_backstop(&self) -> Vec<(String, &'static str, String)> {
+        if !self.has_backstop() {
+            return Vec::new();
+        }
+        let left: Vec<(String, u64, &'static str)> = (lock(&self.meter).left().into_iter())
+            .map(|(port, packets, reason)| (port.to_owned(), packets, reason))
+            .collect();
+        let problem = |(port, packets, reason): (String, u64, &'static str)| {
+            let too_small =
+                (reason == Event::LeftLong.name()).then(|| self.frames_too_small(&port)).flatten();
+            let why = too_small
+                .unwrap_or_else(|| format!("{reason}; {}", meter::remedy(reason).unwrap_or_default()));
+            let text = format!(
+                "{port}: {packets} packets of the last second went to Linux, where the router's filters drop them: {why}"
+            );
+            (port, reason, text)
+        };
+        left.into_iter().map(problem).collect()
     }
 
     /// Brings to ports and elements what changed in Linux.
@@ -374,10 +391,17 @@ impl Live {
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let mut new = new.map_err(|mistakes| mistakes.render(false).trim_end().to_owned())?;
         let old = self.settings();
-        // The start added this to the ports' options; without it here, each port would seem changed.
+        let has_backstop = self.has_backstop();
+        if new.filters() && !has_backstop {
+            return Err(
+                "these settings filter, and the router began without a filter; expected a restart".into()
+            );
+        }
+        // The start added this to the ports' options; without it here, each port would seem changed. A router that began with a filter
+        // keeps its ports as they are.
         new.follows_ipsec = old.follows_ipsec;
         for port in &mut new.ports {
-            port.fit_kind(Graph::Ours(&old).leaves_to_linux(&port.name));
+            port.fit_kind(!has_backstop && Graph::Ours(&old).leaves_to_linux(&port.name));
         }
         let changed = old.differences(&new);
         let done = self.with_running(|running| {

@@ -561,6 +561,7 @@ pub(crate) fn operate(
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
     live.begin_guard();
+    drop_in::report_closed();
     supervise(&live)?;
     live.begin_exports()?;
     let (web, addresses) = live.serve_http(doors.http)?.unzip();
