@@ -422,7 +422,7 @@ impl Kernel {
             self.same_key.dump_begins(part);
         }
         if part == Part::Routes6 {
-            self.advertisements.dump_begins();
+            self.advertisements.dump_begins(Instant::now());
         }
         self.dump = Some(Dump {
             part,

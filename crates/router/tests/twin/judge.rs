@@ -46,6 +46,8 @@ pub(crate) struct Judge {
     pub(crate) has_stations: bool,
     /// Whether a port's IPv4 may be Linux's because of its settings.
     pub(crate) leaves_ipv4: bool,
+    /// Whether 10.9.1.5 may be a broadcast address, by a route alone: without `rp_filter` Linux believes it as a source.
+    pub(crate) has_broadcast: bool,
     /// Whether a port is without an IPv4 address now.
     pub(crate) lacks_ipv4: bool,
     /// Whether an interface has IPv6 addresses now, but no link-local one: Linux, which asks for neighbours from that one, finds none
@@ -86,6 +88,8 @@ impl Judge {
         let is_ipv6 = packet[0] >> 4 == 6;
         linux == ours
             || (ours.is_empty() && DROPPED.iter().any(|(_, concerns)| concerns(packet)))
+            // RFC 1812, 5.3.7: a source that is a broadcast address is not forwarded.
+            || (self.has_broadcast && ours.is_empty() && packet[0] >> 4 == 4 && packet[12..16] == [10, 9, 1, 5])
             || (self.filters && self.is_unjudged && ours.iter().all(|frame| linux.contains(frame)))
             // Its bridge has not learned from those: it floods what another one knows the way of.
             || (self.filters && self.is_unjudged && linux.iter().all(|frame| ours.contains(frame)))

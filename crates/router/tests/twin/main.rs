@@ -85,6 +85,7 @@ impl Scenario {
                 && any(&|change| change.contains("eth3 nomaster") || change.contains("link del br0")),
             has_stations: any(&|change| change.contains("macvlan")),
             leaves_ipv4: any(&|change| change.contains("accept_local")),
+            has_broadcast: any(&|change| change.contains("broadcast 10.9.1.5")),
             lacks_ipv4: false,
             lacks_link_local: false,
         }
