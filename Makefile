@@ -13,6 +13,7 @@
 #   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
+#   make docs    writes what commands print, options and types into the pages that show them
 #   make book    the pages as a book, target/book/html
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make fuzz    each fuzz target for FUZZ_SECONDS=10; make fuzz-corpus: keeps the few inputs in git that matter
@@ -63,7 +64,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -249,6 +250,12 @@ fuzz: cargo-fuzz
 # What git keeps of the inputs that fuzzing found.
 fuzz-corpus: cargo-fuzz
 	fuzz/minimise.sh
+
+# What pages show of outputs, the reference of the API, the example of settings. `make test` compares the last two with the program,
+# and of outputs the form: figures differ from run to run.
+docs: packages-test rust
+	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test --workspace --test documents
+	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway --lib
 
 # The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
 BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md

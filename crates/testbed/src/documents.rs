@@ -25,7 +25,17 @@ pub struct DocumentedCommand {
     pub words: Vec<String>,
     /// Whether it stands in a block of commands; else it is in a sentence, and may be a part of one or have names for values.
     pub is_whole: bool,
+    /// The line of a shell that it stands in.
+    pub line: String,
+    /// What the page shows of its output, behind a prompt `$`.
+    pub printed: Vec<String>,
+    /// Whether `make docs` leaves that as it is: it is of another machine or traffic than a test has. The page says so in front of the
+    /// block, by the comment [`KEPT`].
+    pub is_kept: bool,
 }
+
+/// In front of a block whose output `make docs` leaves as it is.
+const KEPT: &str = "<!-- output of another run -->";
 
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -53,29 +63,116 @@ pub fn pages() -> BTreeMap<PathBuf, String> {
 pub fn commands_of(program: &str) -> Vec<DocumentedCommand> {
     let mut commands = Vec::new();
     for (path, text) in pages() {
-        let (mut is_block, mut open) = (false, String::new());
-        for (number, line) in text.lines().enumerate() {
-            let place = format!("{}:{}", path.display(), number + 1);
-            if line.trim_start().starts_with("```") {
-                is_block = !is_block;
-                continue;
-            }
-            if is_block {
-                // A line may go on in the next one.
-                open.push_str(line);
-                if open.ends_with('\\') {
-                    open.pop();
-                    continue;
+        let place = |number: usize| format!("{}:{}", path.display(), number + 1);
+        let (mut lines, mut before) = (text.lines().enumerate(), "");
+        while let Some((number, line)) = lines.next() {
+            let is_kept = std::mem::replace(&mut before, line).trim() == KEPT;
+            if let Some(indent) = fence(line) {
+                let block = lines.by_ref().take_while(|(_, line)| fence(line).is_none());
+                let block: Vec<(usize, &str)> =
+                    block.map(|(number, line)| (number, line.get(indent..).unwrap_or_default())).collect();
+                for (number, line, printed) in shell_lines(&block) {
+                    let mut found = in_line(&line, program, &place(number), true);
+                    if let Some(last) = found.last_mut() {
+                        (last.printed, last.is_kept) = (printed, is_kept);
+                    }
+                    commands.extend(found);
                 }
-                commands.extend(in_line(&std::mem::take(&mut open), program, &place, true));
                 continue;
             }
             // In sentences commands stand between backquotes.
             let spans = line.split('`').skip(1).step_by(2);
-            commands.extend(spans.flat_map(|span| in_line(span, program, &place, false)));
+            commands.extend(spans.flat_map(|span| in_line(span, program, &place(number), false)));
         }
     }
     commands
+}
+
+/// How far a line that begins or ends a block is indented; `None` for others.
+fn fence(line: &str) -> Option<usize> {
+    let text = line.trim_start();
+    text.starts_with("```").then(|| line.len() - text.len())
+}
+
+/// Returns the lines of a block that a shell gets, the last number of each, and what the page shows of its output. Where one has a
+/// prompt, lines without are output. A line that ends with a backslash goes on in the next one.
+fn shell_lines(block: &[(usize, &str)]) -> Vec<(usize, String, Vec<String>)> {
+    let has_prompts = block.iter().any(|(_, line)| line.starts_with("$ "));
+    let mut lines: Vec<(usize, String, Vec<String>)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in block {
+        let command = line.strip_prefix("$ ").or((!has_prompts || goes_on).then_some(*line));
+        match (command, lines.last_mut()) {
+            (Some(command), Some((last, open, _))) if goes_on => {
+                open.push_str(command);
+                *last = *number;
+            }
+            (Some(command), _) => lines.push((*number, command.to_owned(), Vec::new())),
+            (None, Some((_, _, printed))) => printed.push((*line).to_owned()),
+            (None, None) => {}
+        }
+        goes_on = command.is_some() && line.ends_with('\\');
+        if goes_on && let Some((_, open, _)) = lines.last_mut() {
+            open.pop();
+        }
+    }
+    for (_, _, printed) in &mut lines {
+        while printed.last().is_some_and(|line| line.is_empty()) {
+            printed.pop();
+        }
+    }
+    lines
+}
+
+/// Where `BRICKWAY_UPDATE` is set, as `make docs` does, writes what commands printed into their pages, but for what is kept.
+///
+/// # Panics
+///
+/// A page cannot be read or written.
+pub fn remake(outputs: &[(DocumentedCommand, String)]) {
+    if std::env::var_os("BRICKWAY_UPDATE").is_none() {
+        return;
+    }
+    // From below, so that the lines above keep their numbers.
+    for (command, output) in outputs.iter().rev() {
+        if command.is_kept || command.printed.is_empty() {
+            continue;
+        }
+        let (page, number) = command.place.rsplit_once(':').expect("a page and a line");
+        let first: usize = number.parse().expect("the number of a line");
+        let path = root().join(page);
+        let text = fs::read_to_string(&path).expect("the page is there");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let above = &lines[first - 1];
+        let indent = above[..above.len() - above.trim_start().len()].to_owned();
+        let printed = output.trim_end().lines().map(|line| format!("{indent}{line}").trim_end().to_owned());
+        lines.splice(first..first + command.printed.len(), printed);
+        fs::write(&path, lines.join("\n") + "\n").expect("the page can be written");
+    }
+}
+
+/// Returns what a page shows of a command's output and the output has not: of each paragraph its first line, such as the heads of a
+/// table, up to its first figure, and however wide its columns are. A line that begins with a figure is compared as a whole, whatever
+/// the figures are.
+pub fn lost_lines<'a>(shown: &'a [String], printed: &str) -> Vec<&'a str> {
+    let form = |line: &str| -> Vec<String> {
+        let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+        line.split_whitespace().map(|word| if has_digit(word) { "0" } else { word }.to_owned()).collect()
+    };
+    let printed: Vec<Vec<String>> = printed.lines().map(form).collect();
+    let is_there = |line: &str| {
+        let form = form(line);
+        let words = form.iter().take_while(|word| *word != "0").count();
+        printed.iter().any(|line| match words {
+            0 => line.starts_with(&form),
+            all if all == form.len() => *line == form,
+            some => line.starts_with(&form[..some]),
+        })
+    };
+    let firsts = shown.iter().enumerate().filter(|(at, line)| {
+        !line.is_empty() && at.checked_sub(1).is_none_or(|above| shown[above].is_empty())
+    });
+    firsts.map(|(_, line)| line.as_str()).filter(|line| !is_there(line)).collect()
 }
 
 /// The commands of a program in a line of a shell.
@@ -100,6 +197,9 @@ fn in_line(line: &str, program: &str, place: &str, is_whole: bool) -> Vec<Docume
                 place: place.to_owned(),
                 words,
                 is_whole,
+                line: line.to_owned(),
+                printed: Vec::new(),
+                is_kept: false,
             })
         })
         .collect()
@@ -212,6 +312,23 @@ mod tests {
         );
         assert_eq!(words("p show | jq . > file"), ["p+show"]);
         assert!(words("the p program").is_empty() && words("p").is_empty() && words("p run ...").is_empty());
+    }
+
+    #[test]
+    fn a_block_has_commands_and_what_they_print() {
+        let lines = |text: &str| -> Vec<(usize, String, Vec<String>)> {
+            shell_lines(&text.lines().enumerate().collect::<Vec<_>>())
+        };
+        let shown = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let expected = vec![
+            (0, "p show".to_owned(), shown(&["port  packets", "eth1  7"])),
+            (4, "p a  b".to_owned(), shown(&["x"])),
+        ];
+        assert_eq!(lines("$ p show\nport  packets\neth1  7\n$ p a \\\n b\nx\n\n"), expected);
+        assert_eq!(lines("p a\np b\n").len(), 2);
+        let table = shown(&["port  packets", "eth1  7", "", "eth1 is 7"]);
+        assert_eq!(lost_lines(&table, "port  packets\neth2  99\n\neth44   is 1.2\n"), Vec::<&str>::new());
+        assert_eq!(lost_lines(&table, "port  frames\neth1  7\n"), ["port  packets", "eth1 is 7"]);
     }
 
     #[test]
