@@ -26,6 +26,7 @@
 #   make static  the router as a program that needs no library, target/static/brickway
 #   make packages .deb and .rpm, in target/packages
 #   make test-packages  installs, runs, upgrades and purges them in a fresh Debian
+#   make test-bare  follows the README in a Debian that has git and make alone; SUITES="bookworm trixie"
 #   make test-reproducible  builds them twice and compares them bit for bit; PROFILE=quick in half the time
 #   make release KEY=ID  packages, the static program and their signed SHA256SUMS, target/published
 
@@ -61,10 +62,11 @@ VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-sys
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages test-bare test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -113,11 +115,9 @@ packages-vm:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES))
 	@sh crates/testbed/vm/kernel.sh target/vm
 
-# The toolchain named in rust-toolchain.toml; rustup itself must be there (https://rustup.rs).
+# The toolchain named in rust-toolchain.toml, by rustup, which Debian 13 has a package of; or another Rust that is new enough.
 rust:
-	@command -v rustup >/dev/null || command -v $(CARGO) >/dev/null || \
-	  { echo "make: Rust is not installed; see https://rustup.rs"; exit 1; }
-	@$(CARGO) --version >/dev/null
+	@packaging/rust.sh "$(CARGO)" $(OLDEST_RUST)
 
 nightly: rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
@@ -326,6 +326,12 @@ static: packages-packaging rust
 test-packages: packages
 	$(call install_packages,$(PACKAGE_TEST_PACKAGES))
 	$(SUDO) packaging/test.sh target/packages
+
+# Debian 13 has rustup, Debian 12 has not. Builds all in the first one.
+test-bare: SUITES ?= bookworm trixie
+test-bare:
+	$(call install_packages,$(PACKAGE_TEST_PACKAGES))
+	for suite in $(SUITES); do $(SUDO) packaging/test-bare.sh $$suite || exit 1; done
 
 # Of the last commit. REPRODUCED=packages leaves the static program out.
 test-reproducible: REPRODUCED ?= packages static

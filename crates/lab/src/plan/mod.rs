@@ -30,12 +30,14 @@ The first row is the proposal: a mesh while a server has room for its links, els
 Columns:
   link      the most that a link carries each way, whatever the traffic, and its cables
   work      the traffic that a server receives and processes, when it is even and in the worst case
-  relay     the same of a relay
+  Mpps      million packets a second of the worst case, in frames of --frame bytes
+  relay     the traffic of a relay
   hops      servers and relays on the longest way
   us        microseconds there, hops times --latency
   topology  its name in a cluster's file and for `brickway-lab sim`, \"-\" where neither has it
 
-Prices and watts are those of the server's file. Prices and watts of switches are options.")]
+Prices and watts are those of the server's file. Prices and watts of switches are options. The latency of a server of
+Brickway with cards has not been measured: the default is RouteBricks' of 2009.")]
 pub(crate) struct PlanArguments {
     /// Ports of the router
     #[arg(long, required_unless_present = "show_server")]
@@ -55,6 +57,12 @@ pub(crate) struct PlanArguments {
     /// Watts of a switch's port
     #[arg(long, default_value_t = 0.0)]
     switch_watts: f64,
+    /// What prices are in, those of server files too
+    #[arg(long, default_value = "USD")]
+    currency: String,
+    /// Bytes of a frame, for packets a second
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=9_216))]
+    frame: u16,
     /// Microseconds that a server adds to a packet's way (RouteBricks: 24)
     #[arg(long, default_value_t = 24.0)]
     latency: f64,
@@ -97,16 +105,17 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     };
     let plans = plans(&wish, &server)?;
     if arguments.json {
-        plans.iter().for_each(|plan| say_line!("{}", as_json(plan)));
+        plans.iter().for_each(|plan| say_line!("{}", as_json(plan, arguments)));
     } else {
         say_line!(
-            "{} ports of {}, server '{}' with {} of them\n",
+            "{} ports of {}, server '{}' with {} of them, prices in {}\n",
             wish.ports,
             wish.rate,
             server.name,
-            server.ports
+            server.ports,
+            arguments.currency
         );
-        say!("{}", table(&plans).render());
+        say!("{}", table(&plans, arguments).render());
         for plan in plans.iter().filter_map(|plan| Some((plan, plan.problem.as_ref()?))) {
             say_line!("{} cannot be built: {}", name(&plan.0.interconnect), plan.1);
         }
@@ -163,7 +172,12 @@ fn name(interconnect: &Interconnect) -> String {
     }
 }
 
-fn table(plans: &[Plan]) -> Table {
+/// Packets a second of a rate, in frames of this length. Each has 20 bytes of preamble and gap more on an Ethernet (IEEE 802.3, 4.4.2).
+fn packets_per_second(rate: Rate, frame: u16) -> f64 {
+    rate.0 as f64 / f64::from((u32::from(frame) + 20) * 8)
+}
+
+fn table(plans: &[Plan], arguments: &PlanArguments) -> Table {
     let [left, right] = [Align::Left, Align::Right];
     let mut table = Table::new(&[
         ("", left),
@@ -174,6 +188,7 @@ fn table(plans: &[Plan]) -> Table {
         ("cables", right),
         ("work", right),
         ("worst", right),
+        ("Mpps", right),
         ("relay", right),
         ("hops", right),
         ("us", right),
@@ -193,6 +208,7 @@ fn table(plans: &[Plan]) -> Table {
             dash(plan.cables > 0, format!("{} x {}", plan.cables, plan.cable_rate)),
             plan.even_work.to_string(),
             plan.worst_work.to_string(),
+            format!("{:.0}", packets_per_second(plan.worst_work, arguments.frame) / 1e6),
             dash(plan.relays > 0, plan.relay_work.to_string()),
             plan.hops.to_string(),
             format!("{:.0}", plan.latency_us),
@@ -209,7 +225,7 @@ fn table(plans: &[Plan]) -> Table {
     table
 }
 
-fn as_json(plan: &Plan) -> serde_json::Value {
+fn as_json(plan: &Plan, arguments: &PlanArguments) -> serde_json::Value {
     json!({
         "interconnect": name(&plan.interconnect),
         "topology": plan.shape,
@@ -222,11 +238,13 @@ fn as_json(plan: &Plan) -> serde_json::Value {
         "link_bits_per_second": plan.link_load.0,
         "even_work_bits_per_second": plan.even_work.0,
         "worst_work_bits_per_second": plan.worst_work.0,
+        "worst_work_packets_per_second": packets_per_second(plan.worst_work, arguments.frame).round(),
         "relay_work_bits_per_second": plan.relay_work.0,
         "hops": plan.hops,
         "latency_us": plan.latency_us,
         "switch_ports": plan.switch_ports,
         "price": plan.price,
+        "currency": arguments.currency,
         "watts": plan.watts,
     })
 }
