@@ -18,7 +18,7 @@
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make fuzz    each fuzz target for FUZZ_SECONDS=10; make fuzz-corpus: keeps the few inputs in git that matter
 #   make sanitize the crates with unsafe code under AddressSanitizer and ThreadSanitizer
-#   make ci      the checks of the CI beside make test: these four, packages bit for bit, signatures; CI_MINUTES=84 at most
+#   make ci      the checks of the CI beside make test: these four, packages bit for bit, signatures, virtual machines; CI_MINUTES=84 at most
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
@@ -211,9 +211,10 @@ test-web: packages-web rust
 	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
 
 # The tests of ESP, in a virtual machine: many a kernel has none. `make test` then says that they were not run.
+test-linux-esp: ESP_TESTS ?= --test ipsec_linux --test esp_hooks
 test-linux-esp: packages-vm rust
 	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
-	  $(LINTING) $(CARGO) test --workspace --test ipsec_linux --test esp_hooks -- --test-threads 1
+	  $(LINTING) $(CARGO) test --workspace $(ESP_TESTS) -- --test-threads 1
 
 # The test of PSAMPLE, in a virtual machine: many a kernel has none.
 test-psample: packages-vm rust

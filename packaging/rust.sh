@@ -20,6 +20,6 @@ if ! has_rustup && ! fits; then
   sudo=$([ "$(id -u)" = 0 ] || echo sudo)
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends rustup ca-certificates > /dev/null || exit 1
 fi
-# Installs the toolchain where rustup has not done it by itself.
-! has_rustup || "$cargo" --version > /dev/null 2>&1 || rustup toolchain install
+# rustup installs the toolchain at the first call, unless it was told not to.
+has_rustup && ! "$cargo" --version > /dev/null 2>&1 && rustup toolchain install "$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)"
 "$cargo" --version > /dev/null

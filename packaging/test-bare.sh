@@ -24,7 +24,9 @@ mkdir "$root/project"
 mount --bind "$project" "$root/project"
 for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder"; done
 ln -f "$root/bin/true" "$root/usr/sbin/policy-rc.d"
+# Names and certificates are those of this machine, behind whatever proxy it is.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 in_root() { chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 in_root git config --global safe.directory '*'
 in_root git clone -q /project /root/brickway
