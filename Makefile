@@ -12,6 +12,7 @@
 #   make test-twin-vm  the same with VLANs, VRFs, bonds and tunnels, in a virtual machine whose kernel has them
 #   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
+#   make test-linux-vlan  tests of VLANs that are interfaces of Linux, in such a machine
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
 #   make docs    writes what commands print, options and types into the pages that show them
 #   make book    the pages as a book, target/book/html
@@ -66,7 +67,7 @@ OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages test-bare test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages test-bare test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -216,6 +217,11 @@ test-linux-esp: packages-vm rust
 	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test --workspace $(ESP_TESTS) -- --test-threads 1
 
+# The tests of VLANs that Linux has interfaces for, in such a machine.
+test-linux-vlan: packages-vm rust
+	CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
+	  $(LINTING) $(CARGO) test -p brickway --test vlan beside_linux
+
 # The test of PSAMPLE, in a virtual machine: many a kernel has none.
 test-psample: packages-vm rust
 	BRICKWAY_PSAMPLE=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
@@ -223,7 +229,7 @@ test-psample: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-twin test-twin-vm test-web test-linux-esp test-psample test-packages dpdk-test loom sanitize fuzz deny book
+	$(MAKE) --no-print-directory lint test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample test-packages dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

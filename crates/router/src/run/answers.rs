@@ -352,7 +352,9 @@ impl Live {
         })?;
         let meter = lock(&self.meter);
         let rows = stats.iter().zip(Work::of_copies(&config, &stats)).map(|(copy, work)| {
+            let port = |share: &QueueShare| port_of_element(&config, &share.element);
             let held = shares.iter().filter(|share| share.worker == copy.copy);
+            let held = held.filter(|share| meter::to_linux(&port(share)).is_none());
             WorkerRow {
                 worker: copy.copy,
                 is_slow: copy.copy >= workers,
@@ -360,9 +362,7 @@ impl Live {
                 busy_since_start: copy.busy,
                 packets: work.packets,
                 cycles_per_packet: meter.cycles_per_packet(copy.copy),
-                queues: held
-                    .map(|share| format!("{}:{}", port_of_element(&config, &share.element), share.queue))
-                    .collect(),
+                queues: held.map(|share| format!("{}:{}", port(share), share.queue)).collect(),
             }
         });
         Ok(rows.collect())

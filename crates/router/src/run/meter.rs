@@ -10,6 +10,7 @@ use graph::router::CopyStats;
 use ports::{DeviceCounts, DeviceTraffic, Devices, Event};
 
 use crate::drop_in::Path;
+use crate::features::vlan::vlan_of;
 
 /// How often counts are taken, for rates.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
@@ -82,7 +83,9 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
         let mut errors = 0;
         for queue in &element.queues {
             match to_linux(&queue.port) {
-                Some(port) => *handed.entry(port.to_owned()).or_default() += queue.packets,
+                Some(port) if queue.sends => *handed.entry(port.to_owned()).or_default() += queue.packets,
+                // Of Linux, by a VLAN.
+                Some(_) => {}
                 None => {
                     let port = counts.entry(queue.port.clone()).or_default();
                     let way = if queue.sends { &mut port.tx } else { &mut port.rx };
@@ -181,10 +184,11 @@ fn of_port(way: TrafficRow) -> DeviceTraffic {
     DeviceTraffic { packets: way.packets, bytes: way.bytes }
 }
 
-/// The port whose Linux gets what is sent to a port of this name: `host:eth1?checked=yes`.
+/// The port whose Linux is behind a port of this name: `host:eth1?checked=yes`, and of a VLAN `tap:eth1.100?mac=...`.
 pub(super) fn to_linux(name: &str) -> Option<&str> {
-    let name = name.strip_prefix("host:")?;
-    Some(name.split_once('?').map_or(name, |(name, _)| name))
+    let (driver, name) = name.split_once(':')?;
+    let name = name.split_once('?').map_or(name, |(name, _)| name);
+    (driver == "host" || driver == "tap" && vlan_of(name).is_some()).then_some(name)
 }
 
 /// Counts taken twice, so that there are rates.
@@ -308,8 +312,8 @@ mod tests {
     #[test]
     fn what_goes_to_linux_is_of_the_port_whose_linux_gets_it() {
         assert_eq!(
-            ["host:eth1", "host:eth1?checked=yes", "eth1"].map(to_linux),
-            [Some("eth1"), Some("eth1"), None]
+            ["host:eth1", "host:eth1?checked=yes", "tap:eth1.100?mac=1&mtu=2", "eth1", "tap:vm0"].map(to_linux),
+            [Some("eth1"), Some("eth1"), Some("eth1.100"), None, None]
         );
     }
 
