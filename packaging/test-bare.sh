@@ -12,7 +12,7 @@ root=$work/root
 step() { echo "test-bare $suite: $*"; }
 fail() { echo "test-bare $suite: $*" >&2; exit 1; }
 clean() {
-  umount -l "$root/proc" "$root/sys" "$root/dev" "$root/project" 2> /dev/null || true
+  umount -l "$root/proc" "$root/sys" "$root/dev" "$root/project" "$root" 2> /dev/null || true
   rm -rf --one-file-system "$work"
 }
 trap clean EXIT
@@ -20,6 +20,8 @@ trap clean EXIT
 step "a bare Debian"
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: '"$(. /etc/os-release && echo "$VERSION_CODENAME")" | head -1)
 debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root" "$mirror" > "$work/log" 2>&1 || { tail "$work/log" >&2; exit 1; }
+# Namespaces of `ip netns` want a root that is a mount.
+mount --bind "$root" "$root"
 mkdir "$root/project"
 mount --bind "$project" "$root/project"
 for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder"; done

@@ -606,7 +606,10 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
 
     // The doctor opens the ports, and so does a router that is to leave them open.
     let (_, text) = doctor("--fix");
-    assert!(text.contains("fixed: remove the table brickway-eth1 of nftables"), "{text}");
+    assert!(
+        text.contains("fixed: remove the table brickway-eth1 of nftables") && !text.contains(shut),
+        "{text}"
+    );
     assert!(eventually(|| passes(&network)));
     drop(run(&network, &closed("")));
     assert!(!passes(&network));

@@ -18,7 +18,7 @@ mod transit;
 
 pub(crate) use transit::lacks_queues;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Result, anyhow, bail};
@@ -204,23 +204,30 @@ impl Finding {
         whole.collect::<Vec<_>>().join("; ")
     }
 
-    /// Why it matters and what to do, or what was done; lines below the finding's own.
+    /// Why it matters and what to do; lines below the finding's own.
     pub(crate) fn details(&self) -> Vec<String> {
         let remedy = self.remedy.text();
         let mut lines = Vec::new();
         if !self.why.is_empty() {
             lines.push(self.why.to_owned());
         }
-        match &self.fixed {
-            Some(Ok(())) => lines.push(format!("fixed: {remedy}")),
-            Some(Err(error)) => lines.push(format!("not fixed: {remedy}: {error}")),
-            None if remedy.is_empty() => {}
-            None if self.remedy.is_automatic() => lines.push(format!(
+        match remedy.is_empty() {
+            true => {}
+            false if self.remedy.is_automatic() => lines.push(format!(
                 "fix: {remedy} ('brickway doctor --fix' with the same ports or settings does it)"
             )),
-            None => lines.push(format!("fix: {remedy}")),
+            false => lines.push(format!("fix: {remedy}")),
         }
         lines
+    }
+
+    /// What came of `--fix`, if anything was done.
+    fn done(&self) -> Option<String> {
+        let remedy = self.remedy.text();
+        Some(match self.fixed.as_ref()? {
+            Ok(()) => format!("fixed: {remedy}"),
+            Err(error) => format!("not fixed: {remedy}: {error}"),
+        })
     }
 
     fn json(&self) -> serde_json::Value {
@@ -329,7 +336,28 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
-    let mut patient = Patient::of(&settings);
+    let mut findings = examine(&settings, arguments.config.as_deref());
+    if arguments.fix {
+        findings.iter_mut().for_each(Finding::fix);
+    }
+    if arguments.json {
+        findings.iter().for_each(|finding| say_line!("{}", finding.json()));
+    } else {
+        let done: Vec<String> = findings.iter().filter_map(Finding::done).collect();
+        if !done.is_empty() {
+            print(&printable_lines(&(done.join("\n") + "\n\n")));
+            // How it is now.
+            findings = examine(&settings, arguments.config.as_deref());
+        }
+        print(&printable_lines(&report(&findings)));
+    }
+    let bad = findings.iter().any(Finding::is_bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// All that there is to find out for a router with these settings.
+fn examine(settings: &Settings, config: Option<&Path>) -> Vec<Finding> {
+    let mut patient = Patient::of(settings);
     let mut findings = patient.examine();
     for feature in settings.features.all() {
         let of_feature = feature.examine(&patient.ignore);
@@ -337,21 +365,12 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
         patient.sees_transit = patient.sees_transit.or(of_feature.sees_transit);
     }
     if !settings.ports.is_empty() {
-        findings.extend(machine::user(&settings, arguments.config.clone()));
+        findings.extend(machine::user(settings, config.map(Path::to_owned)));
     }
     findings.extend(transit::examine(&patient));
     findings.extend(bypassed::rules(&patient));
     findings.extend(bypassed::at_ports(&patient));
-    if arguments.fix {
-        findings.iter_mut().for_each(Finding::fix);
-    }
-    if arguments.json {
-        findings.iter().for_each(|finding| say_line!("{}", finding.json()));
-    } else {
-        print(&printable_lines(&report(&findings)));
-    }
-    let bad = findings.iter().any(Finding::is_bad);
-    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    findings
 }
 
 /// Reports on standard error what is bad for a router with these settings that is about to start, and what at its ports it bypasses.
@@ -476,14 +495,14 @@ One thing is bad.
         let mut good = finding();
         good.fix();
         assert!(!good.is_bad());
-        assert_eq!(good.details()[1], "fixed: true");
+        assert_eq!(good.done().unwrap(), "fixed: true");
         let mut hopeless = Finding { remedy: Remedy::Run("no-such-program x".into()), ..finding() };
         hopeless.fix();
         assert!(hopeless.is_bad());
         let expected = "not fixed: no-such-program x: the program no-such-program is not installed";
-        assert_eq!(hopeless.details()[1], expected);
+        assert_eq!(hopeless.done().unwrap(), expected);
         let mut by_hand = Finding { remedy: Remedy::ByHand("think".into()), ..finding() };
         by_hand.fix();
-        assert_eq!((by_hand.fixed.clone(), by_hand.details()[1].as_str()), (None, "fix: think"));
+        assert_eq!((by_hand.done(), by_hand.details()[1].as_str()), (None, "fix: think"));
     }
 }

@@ -312,7 +312,8 @@ mod tests {
     #[test]
     fn what_goes_to_linux_is_of_the_port_whose_linux_gets_it() {
         assert_eq!(
-            ["host:eth1", "host:eth1?checked=yes", "tap:eth1.100?mac=1&mtu=2", "eth1", "tap:vm0"].map(to_linux),
+            ["host:eth1", "host:eth1?checked=yes", "tap:eth1.100?mac=1&mtu=2", "eth1", "tap:vm0"]
+                .map(to_linux),
             [Some("eth1"), Some("eth1"), Some("eth1.100"), None, None]
         );
     }
