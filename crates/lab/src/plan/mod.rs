@@ -174,7 +174,7 @@ fn name(interconnect: &Interconnect) -> String {
 
 /// Packets a second of a rate, in frames of this length. Each has 20 bytes of preamble and gap more on an Ethernet (IEEE 802.3, 4.4.2).
 fn packets_per_second(rate: Rate, frame: u16) -> f64 {
-    rate.0 as f64 / f64::from((u32::from(frame) + 20) * 8)
+    rate.0 / f64::from((u32::from(frame) + 20) * 8)
 }
 
 fn table(plans: &[Plan], arguments: &PlanArguments) -> Table {
