@@ -263,6 +263,7 @@ fuzz-corpus: cargo-fuzz
 docs: packages-test rust
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test --workspace --test documents
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway --lib
+	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway-testbed --lib peers
 
 # The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
 BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md

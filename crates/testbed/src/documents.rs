@@ -29,8 +29,8 @@ pub struct DocumentedCommand {
     pub line: String,
     /// What the page shows of its output, behind a prompt `$`.
     pub printed: Vec<String>,
-    /// Whether `make docs` leaves that as it is: it is of another machine or traffic than a test has. The page says so in front of the
-    /// block, by the comment [`KEPT`].
+    /// Whether `make docs` leaves that as it is: it is of another machine or traffic than a test has. The comment [`KEPT`] stands in
+    /// front of the block.
     pub is_kept: bool,
 }
 

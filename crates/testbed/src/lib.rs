@@ -14,6 +14,7 @@
 //! | `log` | what a test hears of the log |
 //! | `ipv4`, `ipv6` | packets |
 //! | `documents` | the project's pages: their links, and the commands in them |
+//! | `peers` | the chart of Brickway beside others, of the page that people read first |
 //! | `prose` | the project's English: rules for pages, help texts, comments and messages |
 //! | `../vm` | a virtual machine with Debian's kernel, for what the kernel at hand lacks |
 
@@ -25,6 +26,8 @@ pub mod ipv6;
 mod log;
 mod namespace;
 mod network;
+#[cfg(test)]
+mod peers;
 mod program;
 pub mod prose;
 mod running;
