@@ -63,6 +63,32 @@ fn finish(running: &Running, count: usize) -> Vec<String> {
 }
 
 #[test]
+fn what_a_capture_cannot_see_is_said() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let capture = bed.begin("capture eth1 tcp");
+    // Its host leaves checksums to a card that is not there.
+    let _server = bed.network.start("b", "iperf3 -s -1");
+    assert!(eventually(|| bed.network.run("a", "iperf3 -c 10.0.2.2 -n 4M").0));
+    let left = || {
+        let (_, text) = bed.ask("show ports eth1 --json");
+        serde_json::from_str::<Value>(text.trim()).unwrap()["to_linux"].as_u64().unwrap()
+    };
+    assert!(eventually(|| left() > 50), "{}", left());
+    // Counts come to the client five times a second.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(capture.interrupt(), 0, "{}", capture.printed());
+    let said = capture.printed();
+    assert!(
+        said.contains(" packets that came in by eth1 meanwhile were Linux's, and are not captured ("),
+        "{said}"
+    );
+    assert!(said.contains("`tcpdump -i eth1` sees such packets"), "{said}");
+}
+
+#[test]
 fn a_ping_is_seen_on_both_ports_in_both_directions_although_the_kernel_forwards() {
     if !netns::is_root() {
         return;

@@ -675,6 +675,13 @@ pub struct CaptureCounts {
     pub captured: u64,
     /// Packets that were selected and not captured: the client was too slow.
     pub lost: u64,
+    /// Packets that came in by the port meanwhile and are Linux's, selected or not: its driver's program left them, so that no worker
+    /// saw them.
+    #[serde(default)]
+    pub left_to_linux: u64,
+    /// Why most of those were left; empty without one.
+    #[serde(default)]
+    pub left_because: String,
 }
 
 /// A packet at some place of its way.

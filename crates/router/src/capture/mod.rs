@@ -218,6 +218,15 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     let sum = |number: fn(&CaptureCounts) -> u64| counts.iter().map(number).sum::<u64>();
     let (captured, lost) = (sum(|count| count.captured), sum(|count| count.lost));
     graph::note!("brickway: {captured} packets captured, {lost} lost because the reader was too slow");
+    for count in counts.iter().filter(|count| count.left_to_linux > 0) {
+        graph::note!(
+            "brickway: {} packets that came in by {} meanwhile were Linux's, and are not captured ({}); `tcpdump -i {}` sees such packets",
+            count.left_to_linux,
+            count.interface,
+            count.left_because,
+            count.interface
+        );
+    }
     let Some(problem) = problem else { return Ok(ExitCode::SUCCESS) };
     graph::note!("brickway: {problem}");
     Ok(ExitCode::FAILURE)

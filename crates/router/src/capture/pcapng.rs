@@ -159,7 +159,12 @@ mod tests {
         let mut file = Vec::new();
         let mut writer = Writer::new(&mut file).unwrap();
         [&packet, &dropped, &packet].iter().for_each(|packet| writer.packet(packet).unwrap());
-        let count = |interface: &str, lost| CaptureCounts { interface: interface.into(), captured: 2, lost };
+        let count = |interface: &str, lost| CaptureCounts {
+            interface: interface.into(),
+            captured: 2,
+            lost,
+            ..CaptureCounts::default()
+        };
         writer.end(&[count("eth1", 7), count("eth2", 0), count("eth3", 1)]).unwrap();
         let mut reader = PcapNgReader::new(&file[..]).unwrap();
         let mut seen = Vec::new();

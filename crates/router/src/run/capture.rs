@@ -12,6 +12,7 @@ use graph::lang::FlatConfig;
 use packet::sync::lock;
 
 use super::live::Live;
+use super::meter;
 use super::sampled::{InKernelSamples, Interfaces};
 use crate::capture::places::{self, DROPS, Needs, Places, Spot};
 use crate::capture::recorder::{
@@ -146,7 +147,9 @@ impl Live {
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
         let sampled = sample.and_then(|rate| Sampled::begin(self, rate, bytes, &places, filter));
         let counted = Instant::now();
-        let mut stream = Stream { config, places, counts, records, rows, sampled, sent: 0, counted };
+        let before = self.port_counts()?;
+        let mut stream =
+            Stream { live: self, before, config, places, counts, records, rows, sampled, sent: 0, counted };
         stream.run(|stream| query.count.is_some_and(|count| stream.sent >= count), query.count, false)
     }
 
@@ -183,7 +186,9 @@ impl Live {
         let session = Session::begin(self, For::Client, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(tracer).collect())?;
         let (sampled, counted) = (None, Instant::now());
-        let mut stream = Stream { config, places, counts, records, rows, sampled, sent: 0, counted };
+        let before = self.port_counts()?;
+        let mut stream =
+            Stream { live: self, before, config, places, counts, records, rows, sampled, sent: 0, counted };
         let (mut last, mut moved) = (0, Instant::now());
         let is_over = |stream: &Stream<'_, '_>| {
             if stream.sent != last {
@@ -210,6 +215,9 @@ pub(super) fn rings(copies: usize, bytes: usize, counts: &Counts) -> (Vec<Record
 
 /// Records on their way to the client.
 struct Stream<'a, 'r> {
+    live: &'a Live,
+    /// What ports had moved when it began.
+    before: meter::Counts,
     config: Arc<FlatConfig>,
     places: Arc<Places>,
     counts: Counts,
@@ -346,7 +354,11 @@ impl Stream<'_, '_> {
                 known.lost += count.lost.load(Ordering::Relaxed);
             }
         }
+        let now = self.live.port_counts().unwrap_or_default();
         for known in &mut interfaces {
+            let of_port = |counts: &meter::Counts| counts.get(&known.interface).cloned().unwrap_or_default();
+            let (left, because) = of_port(&self.before).grown(&of_port(&now)).all_left();
+            (known.left_to_linux, known.left_because) = (left, because.to_owned());
             if let Some((captured, lost)) =
                 self.sampled.as_ref().and_then(|sampled| sampled.counts.get(&known.interface))
             {

@@ -57,8 +57,14 @@ impl PortCounts {
         (packets * 2 > self.to_linux).then_some(*reason)
     }
 
+    /// Returns how many packets its driver's program left to Linux, and why most of them.
+    pub(super) fn all_left(&self) -> (u64, &'static str) {
+        let most = self.left.iter().max_by_key(|(_, packets)| **packets);
+        (self.left.values().sum(), most.map_or("", |(reason, _)| reason))
+    }
+
     /// What grew from these counts to later ones, of those that say who forwarded.
-    fn grown(&self, later: &PortCounts) -> PortCounts {
+    pub(super) fn grown(&self, later: &PortCounts) -> PortCounts {
         let left = later.left.iter().map(|(&reason, packets)| {
             (reason, packets.saturating_sub(self.left.get(reason).copied().unwrap_or_default()))
         });
