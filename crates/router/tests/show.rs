@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
     Action, Backend, ChangeFilter, ChangeRow, ClusterNodeRow, ClusterRow, CostRow, CounterRow, DriftChecks,
-    DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, Level, LogQuery, LogRow, LookupRow,
-    MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
-    RouteTableRow, RouteWayRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow, TrafficRow,
-    Unanswered, WayRow, WorkerRow,
+    DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, HistoryRow, Level, LogQuery, LogRow,
+    LookupRow, MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RateRow,
+    Request, RouteRow, RouteTableRow, RouteWayRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow,
+    TrafficRow, Unanswered, WayRow, WorkerRow,
 };
 use packet::IpVersion;
 use serde_json::json;
@@ -227,6 +227,13 @@ impl Backend for Router {
                     members,
                     users: 1,
                 })?;
+            }
+            Show::History(_) => {
+                let rx = RateRow { packets_per_second: 12_460, bits_per_second: 5_790_000_000 };
+                for port in ["eth1", "eth2"] {
+                    let time = "2026-11-27T03:12:01.573000Z".to_owned();
+                    rows.send(HistoryRow { time, port: port.to_owned(), rx, tx: RateRow::default() })?;
+                }
             }
             Show::Workers(_) => {
                 let slow = WorkerRow {
@@ -483,6 +490,13 @@ eth2  no carrier  af_xdp zero-copy  1500  02:00:00:00:00:04  kernel
 ",
         ),
         (
+            "history eth1",
+            "\
+time                     port  rx packets/s  rx bit/s  tx packets/s  tx bit/s
+2026-11-27 03:12:01.573  eth1       12.46 k    5.79 G             0         0
+",
+        ),
+        (
             "neighbours",
             "\
 neighbour  dev   lladdr             state
@@ -614,7 +628,7 @@ fn without_words_it_lists_what_there_is() {
         list.starts_with("brickway show ...\nports              The ports: packets, bytes, rates, "),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 23);
+    assert_eq!(list.lines().count(), 24);
 }
 
 #[test]

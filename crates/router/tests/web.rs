@@ -101,6 +101,13 @@ fn metrics_and_the_api_say_what_show_says() {
     });
     assert!(compared, "{}", router.printed());
 
+    let history = || get(&network, WEB, "/api/v1/history?port=eth1", "");
+    assert!(eventually(|| history().1.contains("{\"time\":\"2")), "{}", history().1);
+    let (status, text) = history();
+    assert!(status == 200 && text.contains("cache-control: no-store") && !text.contains("eth2"), "{text}");
+    assert_eq!(get(&network, WEB, "/api/v1/history?port=eth9", "").0, 409);
+    assert_eq!(get(&network, METRICS, "/api/v1/history", "").0, 404);
+
     let (status, text) = get(&network, WEB, "/api/v1/routes?protocol=kernel&within=10.0.1.0%2F24", "");
     assert!(status == 200 && text.contains("\"prefix\":\"10.0.1.0/24\""), "{text}");
     assert!(!text.contains("10.0.2.0/24"), "{text}");
@@ -121,6 +128,32 @@ fn metrics_and_the_api_say_what_show_says() {
     assert_eq!(get(&network, WEB, "/api/v1/routes", "Host: evil.example\r\n").0, 421);
     // A program that does not say whom it asks.
     assert_eq!(get(&network, METRICS, "/metrics", "X-Host: none\r\n").0, 200);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn flows_are_shown_where_the_settings_permit_it() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, &format!("eth1 eth2 --web {WEB}"));
+    let (status, text) = get(&network, WEB, "/api/v1/flows", "");
+    assert!(status == 200 && text.contains("\"flows\":[]") && text.contains("--web-flows, does"), "{text}");
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    drop(router);
+    let router = start(&network, &format!("eth1 eth2 --web {WEB} --metrics {METRICS} --web-flows"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let _traffic = network.start("a", "ping -n -q -i 0.01 10.0.2.2");
+    let mut last = String::new();
+    let is_shown = eventually(|| {
+        last = get(&network, WEB, "/api/v1/flows", "").1;
+        last.contains("\"flow\":\"ICMP 10.0.1.2 > 10.0.2.2\"") && last.contains("\"problem\":null")
+    });
+    assert!(is_shown, "{last}");
+    assert_eq!(get(&network, WEB, "/api/v1/flows", "Host: evil.example\r\n").0, 421);
+    assert_eq!(get(&network, WEB, "/api/v1/capture", "").0, 403);
+    assert_eq!(get(&network, METRICS, "/api/v1/flows", "").0, 404);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
 

@@ -247,6 +247,8 @@ fn the_overview_has_the_counts_of_the_api_and_asks_no_other_host() {
     let ways = browser.value("document.querySelector('article[data-port]').textContent");
     assert!(ways.as_str().unwrap().contains("by workers 9"), "{ways}");
     assert_eq!(browser.value("document.getElementById('list').hidden"), json!(true));
+    let flows = browser.value("document.querySelector('#flows .nothing').textContent");
+    assert!(flows.as_str().unwrap().ends_with("--web-flows, does"), "{flows}");
     browser.draw("overview");
 
     assert_eq!(browser.errors(), Vec::<Value>::new());
@@ -255,6 +257,67 @@ fn the_overview_has_the_counts_of_the_api_and_asks_no_other_host() {
         asked.iter().filter(|url| !url.starts_with(PAGE) && *url != "about:blank").collect();
     assert!(strangers.is_empty(), "{strangers:?}");
     assert!(asked.contains(&format!("{PAGE}api/v1/events")), "{asked:?}");
+}
+
+/// Counts the snapshots that the page got.
+const HEARD: &str = "
+    globalThis.heard = 0;
+    const parse = JSON.parse;
+    JSON.parse = (text) => {
+        const value = parse(text);
+        if (value?.ports) globalThis.heard += 1;
+        return value;
+    };
+";
+
+#[test]
+fn charts_have_the_minutes_before_the_page_was_opened() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, RUN);
+    let kept = || network.run("r", &format!("{PROGRAM} show history eth1 --json")).1.lines().count();
+    assert!(eventually(|| kept() > 8), "{}", router.printed());
+    let mut browser = Browser::open(&network, HEARD);
+    let points = "(document.querySelector('article[data-port=eth1] path.rx')?.getAttribute('d') ?? '').split('L').length";
+    browser.wait_for(&format!("{points} > globalThis.heard + 5"));
+    let before = browser.value(points);
+    // A router that began anew has not moved what the one before did.
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    drop(router);
+    let _router = start(&network, RUN);
+    browser.wait_for(&format!("document.getElementById('banner').hidden && {points} < {before}"));
+}
+
+#[test]
+fn the_busiest_flows_are_sampled_while_the_overview_is_shown() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, &format!("{RUN} --web-flows"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let _traffic = network.start("a", "ping -n -q -i 0.01 10.0.2.2");
+    let mut browser = Browser::open(&network, HEARD);
+    browser.wait_for(
+        "[...document.querySelectorAll('#flows tbody tr')].some((row) => row.textContent.includes('ICMP 10.0.1.2 > 10.0.2.2'))",
+    );
+    assert_eq!(browser.value("document.querySelectorAll('#flows tbody tr').length <= 5"), true);
+    browser.show("graph");
+    let questions = |browser: &Browser| browser.asked().iter().filter(|url| url.ends_with("/flows?")).count();
+    let before = questions(&browser);
+    assert!(before > 0, "{:?}", browser.asked());
+    let heard = browser.value("globalThis.heard").as_u64().unwrap();
+    browser.wait_for(&format!("globalThis.heard > {}", heard + 8));
+    assert_eq!(questions(&browser), before);
+    browser.show("overview");
+    let is_asked = eventually(|| {
+        browser.value("0");
+        questions(&browser) > before
+    });
+    assert!(is_asked, "{:?}", browser.asked());
+    assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
 #[test]

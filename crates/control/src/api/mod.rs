@@ -48,9 +48,10 @@ pub use request::{
 };
 pub use rows::{
     CaptureCounts, CaptureRow, ChangeRow, ClusterLinkRow, ClusterNodeRow, ClusterRow, CostRow, CountRow,
-    CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, LogRow, LookupRow,
-    MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow,
-    RouteTableRow, RouteWayRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
+    CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, HistoryRow,
+    LogRow, LookupRow, MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow,
+    RateRow, RouteRow, RouteTableRow, RouteWayRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow,
+    WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Sockets, Unanswered};
 pub use utoipa;

@@ -40,6 +40,8 @@ pub enum Request {
 pub enum Show {
     /// The ports: [`PortRow`](super::PortRow).
     Ports(PortFilter),
+    /// What the ports moved in each second of the last five minutes: [`HistoryRow`](super::HistoryRow).
+    History(PortFilter),
     /// All routes that Linux and the routing daemons told us: [`RouteRow`](super::RouteRow).
     Routes(RouteFilter),
     /// What the workers do with packets to an address: [`LookupRow`](super::LookupRow), one.
@@ -89,8 +91,9 @@ pub enum Show {
 
 impl Show {
     /// The names of all of them, in the order in which they are declared.
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 24] = [
         "ports",
+        "history",
         "routes",
         "route",
         "neighbours",

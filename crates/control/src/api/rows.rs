@@ -82,6 +82,28 @@ pub struct PortRow {
     pub left_because: String,
 }
 
+/// What a port moved in one direction in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RateRow {
+    /// Packets a second.
+    pub packets_per_second: u64,
+    /// Bits a second of their bytes.
+    pub bits_per_second: u64,
+}
+
+/// What a port moved in a second of the last five minutes. A second in which its counts began anew has no row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HistoryRow {
+    /// The end of the second, in UTC: `2026-11-27T03:12:01.573000Z`.
+    pub time: String,
+    /// The port.
+    pub port: String,
+    /// What came in by it.
+    pub rx: RateRow,
+    /// What was sent by it.
+    pub tx: RateRow,
+}
+
 /// One way to a destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathRow {
@@ -733,6 +755,7 @@ pub struct SeenPacket {
 #[allow(missing_docs, reason = "each is the row of that name")]
 pub enum Row {
     Port(Box<PortRow>),
+    History(HistoryRow),
     Route(RouteRow),
     Lookup(LookupRow),
     Neighbour(NeighbourRow),
@@ -772,7 +795,7 @@ impl From<PortRow> for Row {
 }
 
 row_from! {
-    Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
+    History HistoryRow, Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
     Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Cluster ClusterRow, Change ChangeRow, Log LogRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
 }
 
@@ -783,6 +806,9 @@ impl Request {
         match (self, row) {
             (Request::Show(Show::Ports(PortFilter { port: Some(port) })), Row::Port(row)) => {
                 row.name == *port
+            }
+            (Request::Show(Show::History(PortFilter { port: Some(port) })), Row::History(row)) => {
+                row.port == *port
             }
             (Request::Show(Show::Queues(PortFilter { port: Some(port) })), Row::Queue(row)) => {
                 row.port == *port

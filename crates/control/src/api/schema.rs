@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use super::request::Show;
 use super::rows::{
     CaptureRow, ChangeRow, ClusterRow, CostRow, CounterRow, DriftRow, DropRow, ElementRow, HandlerRow,
-    LogRow, LookupRow, NeighbourRow, NextHopRow, PortRow, PuntRow, QueueRow, RouteRow, SystemRow, TextRow,
-    WorkerRow,
+    HistoryRow, LogRow, LookupRow, NeighbourRow, NextHopRow, PortRow, PuntRow, QueueRow, RouteRow, SystemRow,
+    TextRow, WorkerRow,
 };
 
 /// Where schemas stand in a document.
@@ -78,6 +78,7 @@ impl Schemas {
         );
         let rows: [fn(&mut Schemas) -> String; Show::NAMES.len()] = [
             Self::add::<PortRow>,
+            Self::add::<HistoryRow>,
             Self::add::<RouteRow>,
             Self::add::<LookupRow>,
             Self::add::<NeighbourRow>,

@@ -134,10 +134,10 @@ impl DoorConfig {
         MetricsSettings { listen, token_file, certificate, key }
     }
 
-    /// Returns it as the settings of the web page.
+    /// Returns it as the settings of the web page, which shows no flows on a node.
     pub(crate) fn web(&self) -> WebSettings {
         let Self { listen, token_file, certificate, key } = self.clone();
-        WebSettings { listen, token_file, certificate, key }
+        WebSettings { listen, token_file, certificate, key, flows: false }
     }
 }
 

@@ -10,7 +10,7 @@
 //! packets a sample stands for, so the cost is bounded whatever the link moves.
 
 pub(crate) mod key;
-mod tally;
+pub(crate) mod tally;
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -28,13 +28,12 @@ use crate::capture::{decode, filter, interrupted};
 use crate::output::print;
 use crate::show::{Socket, find};
 use crate::table::{Align, Table, scaled};
-use key::{Flow, protocol_name};
 use tally::{Tally, Way};
 
 /// Samples a second: few enough for the router, enough for shares within a percent of a link in five seconds.
 const SAMPLES: f64 = 5_000.0;
 /// Bytes of each packet: its headers, of IPv6 with some extensions and tags too.
-const HEADER_BYTES: u32 = 128;
+pub(crate) const HEADER_BYTES: u32 = 128;
 /// The exit code of wrong usage, clap's.
 const USAGE: u8 = 2;
 /// How wide the table is.
@@ -85,8 +84,8 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
         Ok(client) => client,
         Err(code) => return Ok(code),
     };
-    let one_in = match one_in(&mut client, port)? {
-        Ok(one_in) => one_in,
+    let one_in = match rate(&mut client, port)? {
+        Ok(rate) => one_in(rate),
         Err(problem) => {
             graph::note!("brickway: {problem}");
             return Ok(ExitCode::from(USAGE));
@@ -124,9 +123,13 @@ pub(crate) fn flows(arguments: &FlowsArguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Returns the rate of samples, one packet of so many, by the packets that the ports move now. A port that the router lacks is a
-/// problem in words.
-fn one_in(client: &mut Client, port: Option<&String>) -> Result<Result<u32, String>> {
+/// Returns the rate of samples, one packet of so many, where so many packets a second pass.
+pub(crate) fn one_in(packets_per_second: f64) -> u32 {
+    (packets_per_second / SAMPLES).ceil().max(1.0) as u32
+}
+
+/// Returns the packets a second that the ports move now. A port that the router lacks is a problem in words.
+fn rate(client: &mut Client, port: Option<&String>) -> Result<Result<f64, String>> {
     let rows = client.ask(&Request::Show(Show::Ports(PortFilter::default())))?;
     let rows = rows.map(|row| serde_json::from_str(&row?).context("the router's answer cannot be read"));
     let rows: Vec<PortRow> = rows.collect::<Result<_>>()?;
@@ -142,8 +145,7 @@ fn one_in(client: &mut Client, port: Option<&String>) -> Result<Result<u32, Stri
         Some(port) if *port == row.name => row.rx.packets_per_second + row.tx.packets_per_second,
         Some(_) => 0.0,
     };
-    let rate: f64 = rows.into_iter().map(rate_of).sum();
-    Ok(Ok((rate / SAMPLES).ceil().max(1.0) as u32))
+    Ok(Ok(rows.into_iter().map(rate_of).sum()))
 }
 
 /// What was seen.
@@ -212,27 +214,8 @@ impl Look {
 
     fn json(&self) -> String {
         let mut text = String::new();
-        for flow in self.tally.top(self.count) {
-            let mut row = json!({
-                "port": flow.way.port,
-                "direction": flow.way.direction,
-                "bits_per_second": flow.bytes * 8.0 / self.seconds,
-                "packets_per_second": flow.packets / self.seconds,
-                "share": flow.bytes / self.tally.bytes(&flow.way),
-                "samples": flow.samples,
-            });
-            match flow.flow {
-                Some(Flow::Ip { source, destination, protocol, ports }) => {
-                    row["source"] = json!(source);
-                    row["destination"] = json!(destination);
-                    row["protocol"] = json!(protocol_name(protocol));
-                    row["source_port"] = json!(ports.map(|(from, _)| from));
-                    row["destination_port"] = json!(ports.map(|(_, to)| to));
-                }
-                Some(Flow::Other { ethertype }) => row["ethertype"] = json!(ethertype),
-                None => {}
-            }
-            text += &format!("{row}\n");
+        for row in self.tally.rows(self.count, self.seconds) {
+            text += &format!("{}\n", json!(row));
         }
         let sums = json!({ "samples": self.tally.samples(), "seconds": self.seconds, "one_in": self.one_in, "lost": self.lost });
         text + &format!("{sums}\n")

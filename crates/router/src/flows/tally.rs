@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 
-use control::api::SeenPacket;
+use control::api::{SeenPacket, utoipa};
+use serde::Serialize;
 
-use super::key::{Flow, Parsed};
+use super::key::{Flow, Parsed, protocol_name};
 use crate::capture::recorder::Filter;
 
 /// Flows that are distinguished; samples of all others are one. A flow that fills a link is among the first.
@@ -43,7 +45,7 @@ impl Sum {
 
 /// All samples.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     ways: BTreeMap<Way, Sum>,
     /// `None`: the flows beyond those that are distinguished.
     flows: HashMap<(Way, Option<Flow>), Sum>,
@@ -60,6 +62,45 @@ pub(super) struct FlowSum {
     pub(super) packets: f64,
 }
 
+/// What a flow moved, for machines.
+#[derive(Clone, Debug, Default, Serialize, utoipa::ToSchema)]
+pub(crate) struct FlowRow {
+    /// The port by which it was seen.
+    pub(crate) port: String,
+    /// `in` or `out`.
+    pub(crate) direction: String,
+    /// The flow in words: `UDP 10.0.1.2:47493 > 10.0.2.2:5201`. Empty for all flows beyond those that are distinguished.
+    pub(crate) flow: String,
+    /// Its part of the bits of its port and direction, 0 to 1.
+    pub(crate) share: f64,
+    /// Bits a second, with the Ethernet header.
+    pub(crate) bits_per_second: f64,
+    /// Packets a second.
+    pub(crate) packets_per_second: f64,
+    /// Packets of it that were sampled.
+    pub(crate) samples: u64,
+    /// Of IP: the address that it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    source: Option<IpAddr>,
+    /// The address that it goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    destination: Option<IpAddr>,
+    /// The name of its protocol: `UDP`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
+    /// The port of the protocol that it comes from, where it has ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_port: Option<u16>,
+    /// The one that it goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_port: Option<u16>,
+    /// Of frames without IP: their type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ethertype: Option<u16>,
+}
+
 /// What flows moved that are not printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rest {
@@ -70,7 +111,7 @@ pub(super) struct Rest {
 
 impl Tally {
     /// Adds a sample: to its flow if the filter selects it, in any case to its port.
-    pub(super) fn add(&mut self, packet: &SeenPacket, data: &[u8], filter: Option<&Filter>) {
+    pub(crate) fn add(&mut self, packet: &SeenPacket, data: &[u8], filter: Option<&Filter>) {
         let way = Way { port: packet.interface.clone(), direction: packet.direction.clone() };
         match self.ways.get_mut(&way) {
             Some(sum) => sum.add(packet),
@@ -91,7 +132,7 @@ impl Tally {
         self.ways.keys()
     }
 
-    pub(super) fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.ways.values().map(|sum| sum.samples).sum()
     }
 
@@ -119,6 +160,35 @@ impl Tally {
         });
         all.truncate(count);
         all
+    }
+
+    /// Returns the same for machines, of samples of so many seconds.
+    pub(crate) fn rows(&self, count: usize, seconds: f64) -> Vec<FlowRow> {
+        let row = |sum: FlowSum| {
+            let row = FlowRow {
+                flow: sum.flow.map_or_else(String::new, |flow| flow.to_string()),
+                share: sum.bytes / self.bytes(&sum.way),
+                bits_per_second: sum.bytes * 8.0 / seconds,
+                packets_per_second: sum.packets / seconds,
+                samples: sum.samples,
+                port: sum.way.port,
+                direction: sum.way.direction,
+                ..FlowRow::default()
+            };
+            match sum.flow {
+                Some(Flow::Ip { source, destination, protocol, ports }) => FlowRow {
+                    source: Some(source),
+                    destination: Some(destination),
+                    protocol: Some(protocol_name(protocol)),
+                    source_port: ports.map(|(from, _)| from),
+                    destination_port: ports.map(|(_, to)| to),
+                    ..row
+                },
+                Some(Flow::Other { ethertype }) => FlowRow { ethertype: Some(ethertype), ..row },
+                None => row,
+            }
+        };
+        self.top(count).into_iter().map(row).collect()
     }
 
     /// Returns what the others moved, by port and direction.

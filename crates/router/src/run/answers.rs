@@ -59,6 +59,11 @@ impl Live {
                 self.check_port(port.as_deref())?;
                 send(rows, self.ports()?)
             }
+            Show::History(PortFilter { port }) => {
+                self.check_port(port.as_deref())?;
+                let moments = lock(&self.meter).history.moments();
+                moments.iter().try_for_each(|moment| send(rows, moment.rows()))
+            }
             Show::Routes(filter) => self.routes(filter, rows),
             Show::Route(query) => send(rows, [self.route(query)?]),
             Show::Neighbours(_) => {

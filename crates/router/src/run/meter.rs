@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use control::api::TrafficRow;
+use control::api::{HistoryRow, RateRow, TrafficRow};
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::{FlatConfig, first_name};
 use graph::router::CopyStats;
 use ports::{DeviceCounts, DeviceTraffic, Devices, Event};
 
+use super::history::History;
 use crate::drop_in::Path;
 use crate::features::vlan::vlan_of;
 
@@ -202,6 +203,8 @@ pub(super) fn to_linux(name: &str) -> Option<&str> {
 pub(super) struct Meter {
     before: Option<Taken>,
     last: Option<Taken>,
+    /// What the ports moved in each of the last periods.
+    pub(super) history: History,
 }
 
 #[derive(Debug)]
@@ -240,7 +243,34 @@ impl Work {
 impl Meter {
     /// Takes the counts of now, unless they were taken a moment ago.
     pub(super) fn take(&mut self, ports: Counts, copies: Vec<Work>) {
-        self.before = self.last.replace(Taken { at: Instant::now(), ports, copies });
+        self.take_at(Instant::now(), ports, copies);
+    }
+
+    fn take_at(&mut self, at: Instant, ports: Counts, copies: Vec<Work>) {
+        self.before = self.last.replace(Taken { at, ports, copies });
+        let rows = self.moved();
+        if !rows.is_empty() {
+            self.history.add(at, rows);
+        }
+    }
+
+    /// Returns what the ports moved in the last period. A port that is new, or whose counts began anew, moved what is not known.
+    fn moved(&self) -> Vec<HistoryRow> {
+        let (Some(before), Some(last)) = (&self.before, &self.last) else { return Vec::new() };
+        let seconds = (last.at - before.at).as_secs_f64();
+        let rates = |from: TrafficRow, to: TrafficRow| {
+            let rate = |count: u64| (count as f64 / seconds).round() as u64;
+            Some(RateRow {
+                packets_per_second: rate(to.packets.checked_sub(from.packets)?),
+                bits_per_second: rate(to.bytes.checked_sub(from.bytes)?.saturating_mul(8)),
+            })
+        };
+        let moved = last.ports.iter().filter_map(|(name, to)| {
+            let from = before.ports.get(name)?;
+            let (rx, tx) = (rates(from.rx, to.rx)?, rates(from.tx, to.tx)?);
+            Some(HistoryRow { time: String::new(), port: name.clone(), rx, tx })
+        });
+        moved.collect()
     }
 
     /// Whether it is time to take them again.
@@ -321,6 +351,41 @@ mod tests {
             ["host:eth1", "host:eth1?checked=yes", "tap:eth1.100?mac=1&mtu=2", "eth1", "tap:vm0"]
                 .map(to_linux),
             [Some("eth1"), Some("eth1"), Some("eth1.100"), None, None]
+        );
+    }
+
+    #[test]
+    fn the_history_leaves_out_ports_that_are_new_and_counts_that_began_anew() {
+        let of = |ports: &[(&str, u64, u64)]| -> Counts {
+            let counts = |&(name, packets, sent): &(&str, u64, u64)| {
+                let rx = TrafficRow { packets, bytes: 100 * packets, ..TrafficRow::default() };
+                let tx = TrafficRow { packets: sent, bytes: 100 * sent, ..TrafficRow::default() };
+                (name.to_owned(), PortCounts { rx, tx, ..PortCounts::default() })
+            };
+            ports.iter().map(counts).collect()
+        };
+        let (mut meter, mut at) = (Meter::default(), Instant::now());
+        let mut moved = |ports| {
+            at += Duration::from_secs(2);
+            meter.take_at(at, of(ports), Vec::new());
+            let rows = meter.history.moments().last().map(|moment| moment.rows().collect::<Vec<_>>());
+            let names = rows
+                .into_iter()
+                .flatten()
+                .map(|row| (row.port, row.rx.packets_per_second, row.tx.bits_per_second));
+            names.collect::<Vec<_>>()
+        };
+        let row = |name: &str, packets, bits| (name.to_owned(), packets, bits);
+        assert_eq!(moved(&[("eth1", 10, 0), ("eth2", 0, 0)]), []);
+        assert_eq!(
+            moved(&[("eth1", 2010, 20), ("eth2", 0, 0)]),
+            [row("eth1", 1000, 8000), row("eth2", 0, 0)]
+        );
+        // One began anew, one is gone, one is new.
+        assert_eq!(moved(&[("eth1", 9, 0), ("eth3", 500, 0)]), [row("eth1", 1000, 8000), row("eth2", 0, 0)]);
+        assert_eq!(
+            moved(&[("eth1", 9, 0), ("eth2", 7, 0), ("eth3", 700, 0)]),
+            [row("eth1", 0, 0), row("eth3", 100, 0)]
         );
     }
 

@@ -25,6 +25,7 @@ mod doors;
 mod drift;
 mod edges;
 mod export;
+mod history;
 mod live;
 pub(crate) mod meter;
 mod privileges;

@@ -369,6 +369,11 @@ options! {
         /// The key of the certificate, in PEM.
         #[example = "\"/etc/brickway/web.key\""]
         key: Option<PathBuf> = None,
+        /// Show the addresses and ports of the busiest flows, which are packets of other users, to all who see the page. While somebody
+        /// looks, packets are sampled for a second of five.
+        #[example = "false"]
+        #[flag("web-flows", "=true")]
+        flows: bool = false,
     }
 }
 
@@ -382,7 +387,7 @@ impl WebSettings {
 
 impl About for WebSettings {
     fn problem(&self) -> Option<Problem> {
-        let Self { listen, token_file, certificate, key } = self;
+        let Self { listen, token_file, certificate, key, flows: _ } = self;
         door_problem(*listen, token_file.is_some(), [certificate.is_some(), key.is_some()])
     }
 

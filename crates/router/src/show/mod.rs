@@ -98,6 +98,12 @@ enum What {
         #[arg(add = ArgValueCandidates::new(completion::ports))]
         port: Option<String>,
     },
+    /// What the ports moved in each second of the last five minutes
+    History {
+        /// This port only
+        #[arg(add = ArgValueCandidates::new(completion::ports))]
+        port: Option<String>,
+    },
     /// The routes that Linux and the routing daemons told the router
     Routes(RoutesArguments),
     /// What the workers do with packets to an address, by the policy rules
@@ -254,6 +260,7 @@ impl What {
     fn request(&self) -> Result<Request> {
         Ok(Request::Show(match self {
             What::Ports { port } => Show::Ports(PortFilter { port: port.clone() }),
+            What::History { port } => Show::History(PortFilter { port: port.clone() }),
             What::Routes(arguments) => Show::Routes(RouteFilter {
                 family: arguments.family.family(),
                 within: arguments.within.map(|prefix| prefix.trunc()),

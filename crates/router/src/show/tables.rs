@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    ClientError, CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow,
-    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Show,
-    SystemRow, TextRow, WorkerRow,
+    ClientError, CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, HistoryRow,
+    LookupRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
+    RouteTableRow, Show, SystemRow, TextRow, WorkerRow,
 };
 use graph::messages::printable_lines;
 use serde::de::DeserializeOwned;
 
 use crate::features::FeatureSettings;
+use crate::moment::local;
 use crate::output::{print, say_line};
 use crate::table::{Align, Table, printable, scaled, thousands};
 
@@ -48,6 +49,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
     let rows: Rows<'_> = &mut rows.inspect(|_| is_empty = false);
     match show {
         Show::Ports(_) => ports(rows),
+        Show::History(_) => list(rows, &HISTORY, |row: HistoryRow| vec![history(row)]),
         Show::Routes(_) => {
             print(
                 "Codes: > in force, * forwarded by the router once Linux knows the neighbour (others by Linux)\n\n",
@@ -183,6 +185,7 @@ pub(super) fn fill<C: IntoIterator<Item = String>>(
 fn nothing(show: &Show) -> &'static str {
     match show {
         Show::Ports(_) => "no ports",
+        Show::History(_) => "no second is over yet",
         Show::Routes(_) => "no routes",
         Show::Neighbours(_) => "no neighbours",
         Show::NextHops(_) => "no next hops",
@@ -193,6 +196,25 @@ fn nothing(show: &Show) -> &'static str {
         Show::Handlers(_) => "no handlers",
         _ => "",
     }
+}
+
+const HISTORY: [(&str, Align); 6] = [
+    left("time"),
+    left("port"),
+    right("rx packets/s"),
+    right("rx bit/s"),
+    right("tx packets/s"),
+    right("tx bit/s"),
+];
+
+fn history(row: HistoryRow) -> [String; 6] {
+    let HistoryRow { time, port, rx, tx } = row;
+    let [rx, tx] = [rx, tx].map(|way| {
+        let rate = |rate: u64| scaled(rate as f64).trim_end().to_owned();
+        [rate(way.packets_per_second), rate(way.bits_per_second)]
+    });
+    let ([rx_packets, rx_bits], [tx_packets, tx_bits]) = (rx, tx);
+    [local(&time), port, rx_packets, rx_bits, tx_packets, tx_bits]
 }
 
 /// What the ports moved, then what they are.

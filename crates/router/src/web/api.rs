@@ -33,7 +33,8 @@ pub(super) const JSON_LINES: &str = "application/x-ndjson";
 pub(super) const PRIVATE: [&str; 4] = ["capture", "cost", "log", "trace"];
 
 /// What is answered out of the router's mirror, as often as it is asked for.
-const CHEAP: [&str; 7] = ["cluster", "fpm", "neighbours", "netlink", "next_hops", "route", "routes"];
+const CHEAP: [&str; 8] =
+    ["cluster", "fpm", "history", "neighbours", "netlink", "next_hops", "route", "routes"];
 
 /// Lists what there is.
 pub(super) async fn index() -> Json<Value> {
@@ -202,6 +203,7 @@ mod tests {
     use control::api::{Backend, DropRow, RouteFilter, TextRow};
     use tokio::sync::Semaphore;
 
+    use super::super::flows::Flows;
     use super::super::snapshot::Snapshots;
     use super::*;
 
@@ -226,6 +228,7 @@ mod tests {
             let backend = Arc::new(Breaking(breaks));
             let site = Site {
                 snapshots: Arc::new(Snapshots::new(backend.clone())),
+                flows: Arc::new(Flows::new(backend.clone(), false)),
                 backend,
                 answers: Arc::new(Semaphore::new(1)),
                 pace: Arc::default(),
@@ -275,6 +278,7 @@ mod tests {
         let backend = Arc::new(Counting::default());
         let site = Site {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
+            flows: Arc::new(Flows::new(backend.clone(), false)),
             backend: backend.clone(),
             answers: Arc::new(Semaphore::new(64)),
             pace: Arc::default(),

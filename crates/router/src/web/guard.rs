@@ -149,6 +149,11 @@ pub(super) async fn check(guard: Arc<Guard>, request: Request, next: Next) -> Re
     ] {
         response.headers_mut().insert(name, header::HeaderValue::from_static(value));
     }
+    // What is shown is of this moment: nothing between us and a browser is to keep it.
+    response
+        .headers_mut()
+        .entry(header::CACHE_CONTROL)
+        .or_insert(header::HeaderValue::from_static("no-store"));
     response
 }
 

@@ -23,10 +23,12 @@
 //! | `metrics` | `/metrics` in Prometheus' text format, of the same rows |
 //! | `snapshot` | what is made once a second at most, for all who ask |
 //! | `events` | `/api/v1/events`: the state once a second, as server-sent events |
+//! | `flows` | `/api/v1/flows`: the busiest flows, sampled for all who look, where the settings permit it |
 //! | `page`, `page/` | the web page: its files are part of the program |
 
 mod api;
 mod events;
+mod flows;
 mod guard;
 mod metrics;
 mod openapi;
@@ -53,6 +55,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
+use self::flows::Flows;
 use self::guard::{Guard, Tls};
 use self::pace::Pace;
 use self::patience::Patient;
@@ -78,6 +81,7 @@ struct Site {
     pace: Arc<Pace>,
     /// Permits to hear of events.
     events: Arc<Semaphore>,
+    flows: Arc<Flows>,
 }
 
 /// The servers of a running router. Dropping it closes all listeners and connections.
@@ -88,7 +92,11 @@ pub(crate) struct Web {
 }
 
 /// What the settings want to listen, before anybody answers there.
-pub(crate) struct Listeners(Vec<Opened>);
+pub(crate) struct Listeners {
+    opened: Vec<Opened>,
+    /// Whether flows are shown.
+    flows: bool,
+}
 
 /// A listener.
 struct Opened {
@@ -126,7 +134,7 @@ impl Listeners {
             let address = listener.local_addr().with_context(explain)?;
             Ok(Opened { kind, listener, guard, address: format!("{name}: {scheme}://{address}{path}") })
         });
-        Ok(Listeners(opened.collect::<Result<_>>()?))
+        Ok(Listeners { opened: opened.collect::<Result<_>>()?, flows: settings.web.flows })
     }
 }
 
@@ -136,7 +144,7 @@ impl Web {
     /// # Errors
     /// There is no thread.
     pub(crate) fn start(
-        Listeners(opened): Listeners,
+        Listeners { opened, flows }: Listeners,
         backend: Arc<dyn Backend>,
         supervisor: &Supervisor,
     ) -> Result<Option<(Web, Vec<String>)>> {
@@ -145,6 +153,7 @@ impl Web {
         }
         let site = Site {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
+            flows: Arc::new(Flows::new(backend.clone(), flows)),
             backend,
             answers: Arc::new(Semaphore::new(ANSWERS)),
             pace: Arc::default(),
@@ -156,6 +165,7 @@ impl Web {
                 .clone()
                 .route("/api/v1", get(api::index))
                 .route("/api/v1/events", get(events::events))
+                .route("/api/v1/flows", get(flows::flows))
                 .route("/api/v1/openapi.json", get(openapi::openapi))
                 .route("/api/v1/{what}", get(api::show)),
         );
@@ -168,8 +178,8 @@ impl Web {
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // One is left for what all clients see alike.
-            .max_blocking_threads(ANSWERS + 1)
+            // Two are left for what all clients see alike: snapshots and flows.
+            .max_blocking_threads(ANSWERS + 2)
             .thread_name("web-answer")
             .build()
             .context("starting the web server")?;

@@ -9,6 +9,7 @@ use control::api::schema::{Schemas, plain};
 use serde_json::{Map, Value, json};
 
 use super::api::{JSON_LINES, PRIVATE};
+use super::flows::BusiestFlows;
 use super::snapshot::Snapshot;
 use crate::features::FeatureSettings;
 
@@ -46,6 +47,9 @@ fn document() -> Value {
     let state = Schemas::reference(&schemas.add::<Snapshot>());
     let about = "The state of the router once a second, as server-sent events.";
     add("/api/v1/events".to_owned(), operation(about, &json!([]), "text/event-stream", &state));
+    let flows = Schemas::reference(&schemas.add::<BusiestFlows>());
+    let about = "The busiest flows of what comes in, sampled for a second.";
+    add("/api/v1/flows".to_owned(), operation(about, &json!([]), "application/json", &flows));
     let text = json!({"type": "string"});
     add("/metrics".to_owned(), operation("Metrics for Prometheus.", &json!([]), "text/plain", &text));
     let about = "What a router has and does, one line of JSON for each row. It only shows; nothing is changed over HTTP.";

@@ -12,12 +12,13 @@ const SVG: &str = "image/svg+xml";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files: path, type, text.
-const FILES: [(&str, &str, &str); 13] = [
+const FILES: [(&str, &str, &str); 14] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", CSS, include_str!("page/page.css")),
     ("/icon.svg", SVG, include_str!("page/icon.svg")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("/api.js", SCRIPT, include_str!("page/api.js")),
     ("/history.js", SCRIPT, include_str!("page/history.js")),
     ("/overview.js", SCRIPT, include_str!("page/overview.js")),
     ("/chart.js", SCRIPT, include_str!("page/chart.js")),

@@ -1,4 +1,6 @@
-// The snapshots of the last minutes: the newest in full, of the others what charts show.
+// The snapshots of the last minutes: the newest in full, of the others what charts show. The router has the minutes before.
+
+import { ask, rowsOf } from './api.js';
 
 /** How many seconds charts show. */
 export const SPAN = 300;
@@ -14,6 +16,13 @@ export class History {
   before = null;
   /** Points of each port: {time, rx: {bits_per_second, packets_per_second}, tx: ...}. */
   ports = new Map();
+  /** Whether points are missing that the router may have. */
+  isIncomplete = false;
+
+  /** `onLoad` is called when points have come that are older than the snapshots. */
+  constructor(onLoad = () => {}) {
+    this.onLoad = onLoad;
+  }
 
   add(snapshot) {
     const { last } = this;
@@ -23,6 +32,8 @@ export class History {
     const isNewRun = last?.system?.pid !== snapshot.system?.pid;
     if (isNewRun) this.ports.clear();
     this.before = last && !isNewRun && !this.isBroken && step > 0 && step < LONGEST_STEP ? last : null;
+    // Some are missing at the begin, behind a gap, and of ports that come back.
+    this.isIncomplete ||= !this.before || snapshot.ports.some(({ name }) => !this.ports.has(name));
     this.isBroken = false;
     this.last = snapshot;
     const ports = new Map();
@@ -35,6 +46,36 @@ export class History {
       ports.set(port.name, points);
     }
     this.ports = ports;
+    if (this.isIncomplete && !this.isLoading) this.load();
+  }
+
+  /** Puts the router's points in the place of those here, up to its newest. */
+  async load() {
+    Object.assign(this, { isLoading: true, isIncomplete: false });
+    const { pid } = this.last.system ?? {};
+    try {
+      const known = new Map();
+      for await (const rows of rowsOf(await ask('history', {}))) {
+        for (const { time, port, rx, tx } of rows) {
+          if (!known.has(port)) known.set(port, []);
+          known.get(port).push({ time: Date.parse(time) / 1000, rx, tx });
+        }
+      }
+      const { last, ports } = this;
+      // Another router answers here by now, and is asked anew.
+      if (last.system?.pid !== pid) return;
+      for (const [name, points] of ports) {
+        const old = (known.get(name) ?? []).filter(({ time }) => time >= last.time - SPAN && time < last.time);
+        const newest = old.at(-1)?.time ?? -Infinity;
+        ports.set(name, [...old, ...points.filter(({ time }) => time > newest && time <= last.time)]);
+      }
+      this.onLoad();
+    } catch {
+      // It is tried again with the next snapshot.
+      this.isIncomplete = true;
+    } finally {
+      this.isLoading = false;
+    }
   }
 
   /** Notes that what comes next does not follow on what was last. */

@@ -1,5 +1,6 @@
 // The overview: the router, its ports, its workers, and what it drops and punts most.
 
+import { askOnce } from './api.js';
 import { Chart } from './chart.js';
 import { duration, full, Keyed, make, number, percent, set, short, Table, write, writeNumber } from './dom.js';
 
@@ -7,6 +8,8 @@ import { duration, full, Keyed, make, number, percent, set, short, Table, write,
 const MOST = 8;
 const UNIT_NAMES = { bits_per_second: 'bit/s', packets_per_second: 'packets/s' };
 const WAYS = { rx: 'Received', tx: 'Sent' };
+/** The time between two questions for flows, in milliseconds: the router samples for a second, and pauses for four. */
+const ASK_EVERY = 5500;
 const COUNTS = ['packets', 'bytes', 'dropped', 'errors'];
 
 class PortCard {
@@ -134,6 +137,9 @@ export class Overview {
       'The router has no workers.',
     );
     get('workers').append(this.workers.node);
+    this.flows = new Table('Busiest flows', ['share of port#', 'bit/s#', 'packets/s#', 'port', 'flow'], '');
+    get('flows').append(this.flows.node);
+    this.asked = 0;
     this.total = get('total');
     this.list = get('list');
     this.rules = new Table('Access list', ['rule', 'packets#', 'in the last second#'], 'The list has no rules.');
@@ -168,10 +174,34 @@ export class Overview {
         ];
       }),
     );
+    this.showFlows();
     this.showTotal(last.ports);
     this.showList(last.features?.acl);
     this.drops.fill(this.top((snapshot) => snapshot.drops));
     this.punts.fill(this.top((snapshot) => snapshot.punts));
+  }
+
+  /** Has the router sample flows now and then. It is called while somebody looks, and nothing is sampled else. */
+  async showFlows() {
+    if (Date.now() - this.asked < ASK_EVERY) return;
+    this.asked = Date.now();
+    try {
+      const { flows, problem } = await askOnce('flows');
+      const names = ({ port, direction }) => `${port}\u00a0${direction}`;
+      this.flows.fill(
+        flows.map((row) => [
+          percent(row.share),
+          number(row.bits_per_second, 'bit/s'),
+          number(row.packets_per_second, '/s'),
+          names(row),
+          row.flow || 'all other flows',
+        ]),
+      );
+      write(this.flows.nothing, problem ? `Nothing is sampled: ${problem}` : 'No packet came in.');
+    } catch (error) {
+      this.flows.fill([]);
+      write(this.flows.nothing, `Nothing is sampled: ${error.message}`);
+    }
   }
 
   showTotal(ports) {

@@ -13,7 +13,7 @@ const SILENCE = 5000;
 /** The time until another try, where the browser does not try by itself. */
 const RETRY = 2000;
 
-const history = new History();
+const history = new History(() => show());
 const views = {
   overview: new Overview(history),
   graph: new Graph(history),

@@ -1,5 +1,6 @@
 // Routes and neighbours: searched by the router where it can, read as they come, and shown up to a number that a browser bears.
 
+import { ask, rowsOf } from './api.js';
 import { full, make, short, Table, write } from './dom.js';
 
 /** The most rows that are shown. */
@@ -11,30 +12,6 @@ const SAY_EVERY = 1000;
 
 const ADDRESS = /^(\d+(\.\d+){3}|[\da-f]*:[\da-f:.]*)$/i;
 const PREFIX = /^(\d+(\.\d+){3}|[\da-f]*:[\da-f:.]*)\/\d+$/i;
-
-/** Asks the API; throws what it answers in the place of rows. */
-async function ask(what, query, signal) {
-  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
-  const answer = await fetch(`api/v1/${what}?${words}`, { signal });
-  if (!answer.ok) {
-    const { error } = await answer.json().catch(() => ({}));
-    throw new Error(error ?? `the router answered ${answer.status}`);
-  }
-  return answer.body;
-}
-
-/** Yields the rows of an answer, those together that came together. */
-async function* rowsOf(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const { done, value } = await reader.read();
-    const lines = (rest + (value ?? '')).split('\n');
-    rest = done ? '' : lines.pop();
-    yield lines.filter(Boolean).map((line) => JSON.parse(line));
-    if (done) return;
-  }
-}
 
 class Search {
   /** `view` is the section's id; the other parts are told apart in `routes` and `neighbours`. */
