@@ -258,8 +258,8 @@ fuzz: cargo-fuzz
 fuzz-corpus: cargo-fuzz
 	fuzz/minimise.sh
 
-# What pages show of outputs, the reference of the API, the example of settings. `make test` compares the last two with the program,
-# and of outputs the form: figures differ from run to run.
+# What pages show of outputs, the reference of the API, the example of settings, docs/first-minute.svg and docs/peers.svg. `make test`
+# compares them with the program or with what they are drawn from, and of outputs the form: figures differ from run to run.
 docs: packages-test rust
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test --workspace --test documents
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway --lib
