@@ -341,6 +341,49 @@ fn no_view_is_wider_than_its_screen() {
     }
 }
 
+#[test]
+fn a_narrow_table_counts_the_columns_that_it_hides() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, &format!("{RUN} --web-flows"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let _traffic = network.start("a", "ping -n -q -i 0.01 10.0.2.2");
+    let mut browser = Browser::open(&network, "");
+    browser.wait_for("document.querySelectorAll('#flows tbody tr').length > 0");
+    browser.resize(1280);
+    let hints = "[...document.querySelectorAll('#overview .hint')].filter((hint) => !hint.hidden).length";
+    browser.wait_for("document.querySelectorAll('#workers tbody tr').length > 0");
+    browser.wait_for(&format!("{hints} === 0"));
+    browser.resize(360);
+    // The first column is seen, the last one is not.
+    let outside = "(() => {
+        const right = document.querySelector('#workers .scroll').getBoundingClientRect().right;
+        return [...document.querySelectorAll('#workers th')].filter((head) => head.getBoundingClientRect().right > right + 1).length;
+    })()";
+    let hint = "document.querySelector('#workers .hint:not([hidden])')?.textContent";
+    let is_shown = |columns: &str| {
+        format!(
+            "{hint} === `${{{columns}}} columns hidden; scroll sideways, turn the device or widen the window`"
+        )
+    };
+    browser.wait_for(&format!("{outside} > 1 && {}", is_shown(outside)));
+    let bottom = "document.querySelector('#workers .hint').getBoundingClientRect().bottom";
+    let top = "document.querySelector('#workers .scroll').getBoundingClientRect().top";
+    assert_eq!(browser.value(&format!("{bottom} <= {top}")), true, "it stands above the rows");
+    // At the other end the first ones are hidden.
+    browser.value("document.querySelector('#workers .scroll').scrollLeft = 10000");
+    browser.wait_for(&format!("{outside} === 0 && {hint}.includes(' hidden; ')"));
+    browser.resize(1280);
+    browser.wait_for(&format!("{hints} === 0"));
+    browser.draw("overview-1280");
+    browser.resize(360);
+    browser.wait_for(&format!("{hints} > 0"));
+    browser.draw("overview-360");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
 /// Adds markup to all names and texts of the router.
 const MARKED: &str = r#"
     const parse = JSON.parse;

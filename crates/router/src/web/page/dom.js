@@ -125,8 +125,15 @@ export class Table {
       { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption },
       table,
     );
+    this.hint = make('p', { className: 'hint muted small', hidden: true });
     this.nothing = make('p', { className: 'nothing' }, nothing);
-    this.node = make('div', {}, this.scroll, this.nothing);
+    this.node = make('div', {}, this.hint, this.scroll, this.nothing);
+    this.heads = heads;
+    this.scroll.addEventListener('scroll', () => this.showHint());
+    // The table grows with its cells, what is seen of it with the window.
+    const observer = new ResizeObserver(() => this.showHint());
+    observer.observe(this.scroll);
+    observer.observe(table);
     this.fill([]);
   }
 
@@ -138,6 +145,16 @@ export class Table {
       row.append(node);
     });
     return row;
+  }
+
+  /** Counts the columns that are not seen as a whole. */
+  showHint() {
+    const seen = this.scroll.getBoundingClientRect();
+    const isHidden = ({ left, right }) => left < seen.left - 1 || right > seen.right + 1;
+    const count = this.heads.filter((head) => isHidden(head.getBoundingClientRect())).length;
+    const columns = `${count} column${count === 1 ? '' : 's'}`;
+    write(this.hint, `${columns} hidden; scroll sideways, turn the device or widen the window`);
+    this.hint.hidden = count === 0;
   }
 
   /** Shows these rows in the place of those before. */
