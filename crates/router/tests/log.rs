@@ -120,6 +120,26 @@ fn what_happens_is_told_to_followers_with_fields_and_who_did_it() {
 }
 
 #[test]
+fn a_link_that_goes_down_and_comes_back_is_two_events() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["af_packet", "af_xdp"] {
+        let network = network();
+        let router = start(&network, &format!("eth1 eth2 --driver {driver}"));
+        network.ip("r", "link set eth2 down");
+        assert!(eventually(|| router.printed().contains("eth2: link down")), "{}", router.printed());
+        network.ip("r", "link set eth2 up");
+        assert!(eventually(|| router.printed().contains("eth2: link up")), "{}", router.printed());
+        assert_eq!(router.interrupt(), 0);
+        let printed = router.printed();
+        let told: Vec<&str> =
+            printed.lines().filter(|line| line.contains("eth2") && line.contains("link ")).collect();
+        assert_eq!(told.len(), 2, "{driver}: {printed}");
+    }
+}
+
+#[test]
 fn a_route_that_was_replaced_says_when_and_what_it_was() {
     if !netns::is_root() {
         return;
