@@ -71,12 +71,12 @@ fn what_a_capture_cannot_see_is_said() {
     let capture = bed.begin("capture eth1 tcp");
     // Its host leaves checksums to a card that is not there.
     let _server = bed.network.start("b", "iperf3 -s -1");
-    assert!(eventually(|| bed.network.run("a", "iperf3 -c 10.0.2.2 -n 4M").0));
+    assert!(eventually(|| bed.network.run("a", "iperf3 -c 10.0.2.2 -n 40M").0));
     let left = || {
         let (_, text) = bed.ask("show ports eth1 --json");
         serde_json::from_str::<Value>(text.trim()).unwrap()["to_linux"].as_u64().unwrap()
     };
-    assert!(eventually(|| left() > 50), "{}", left());
+    assert!(eventually(|| left() > 100), "{}", left());
     // Counts come to the client five times a second.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(capture.interrupt(), 0, "{}", capture.printed());
