@@ -69,7 +69,8 @@ fn what_a_capture_cannot_see_is_said() {
     }
     let bed = Bed::new("eth1 eth2");
     let capture = bed.begin("capture eth1 tcp");
-    // Its host leaves checksums to a card that is not there.
+    // A host that leaves checksums and segments to a card that is not there.
+    bed.network.run("a", "ethtool -K eth0 tx on tso on gso on");
     let _server = bed.network.start("b", "iperf3 -s -1");
     assert!(eventually(|| bed.network.run("a", "iperf3 -c 10.0.2.2 -n 40M").0));
     let left = || {
