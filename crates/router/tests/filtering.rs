@@ -604,7 +604,10 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
     assert_eq!(router.unwrap().interrupt(), 0);
     assert!(!passes(&network));
 
-    // The doctor opens the ports, and so does a router that is to leave them open.
+    // The doctor opens the ports that are named, and so does a router that is to leave them open.
+    let (_, text) = network.run("r", &format!("{PROGRAM} doctor eth9 --fix"));
+    assert!(!text.contains("fixed: remove") && text.contains("if it is to be open"), "{text}");
+    assert!(!passes(&network));
     let (_, text) = doctor("--fix");
     assert!(
         text.contains("fixed: remove the table brickway-eth1 of nftables") && !text.contains(shut),

@@ -289,6 +289,24 @@ fn a_reload_does_all_that_changed_or_nothing() {
     assert!(ask("reload").status.success() && denies(), "back to a list: {}", router.printed());
     settings("[workers]\nbalance = false\n");
     assert!(ask("reload").status.success() && !denies(), "no list: {}", router.printed());
+    assert_eq!(router.interrupt(), 0);
+
+    // One that began without a filter gets none.
+    for fail in ["open", "closed"] {
+        let with = |acl: &str| {
+            let path = settings(acl);
+            let text = std::fs::read_to_string(&path).unwrap();
+            network.folder.write("brickway.toml", format!("fail = \"{fail}\"\n{text}"))
+        };
+        let router = start(&network, &format!("--config {}", with("")));
+        with("[acl]\nrules = [\"permit tcp any any\"]\n");
+        let refused = ask("reload");
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{fail}: {error}");
+        let expected = "nothing was changed: what filters, in a router that began without it, cannot change";
+        assert!(error.contains(expected), "{fail}: {error}");
+        assert_eq!(router.interrupt(), 0);
+    }
 }
 
 #[test]

@@ -704,6 +704,9 @@ pub struct CaptureCounts {
     /// Why most of those were left; empty without one.
     #[serde(default)]
     pub left_because: String,
+    /// Packets that Linux sent by the port meanwhile, selected or not, which no worker saw either.
+    #[serde(default)]
+    pub sent_by_linux: u64,
 }
 
 /// A packet at some place of its way.

@@ -218,13 +218,14 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     let sum = |number: fn(&CaptureCounts) -> u64| counts.iter().map(number).sum::<u64>();
     let (captured, lost) = (sum(|count| count.captured), sum(|count| count.lost));
     graph::note!("brickway: {captured} packets captured, {lost} lost because the reader was too slow");
-    for count in counts.iter().filter(|count| count.left_to_linux > 0) {
+    for count in counts.iter().filter(|count| count.left_to_linux + count.sent_by_linux > 0) {
+        let because = if count.left_because.is_empty() { "" } else { &format!(" ({})", count.left_because) };
         graph::note!(
-            "brickway: {} packets that came in by {} meanwhile were Linux's, and are not captured ({}); `tcpdump -i {}` sees such packets",
-            count.left_to_linux,
+            "brickway: {0}: not captured, as Linux has them: {1} packets that came in meanwhile{because}, {2} that Linux sent; \
+             `tcpdump -i {0}` sees such packets",
             count.interface,
-            count.left_because,
-            count.interface
+            count.left_to_linux,
+            count.sent_by_linux
         );
     }
     let Some(problem) = problem else { return Ok(ExitCode::SUCCESS) };

@@ -58,16 +58,27 @@ pub(super) fn forwarding() -> impl Iterator<Item = (IpVersion, Finding)> {
         .filter_map(|(version, name)| Some((version, forwards(version, name, &sysctl(name)?))))
 }
 
-/// Ports from which nothing is forwarded, because a router with `fail = "closed"` has ended.
-pub(super) fn closed_ports() -> Vec<Finding> {
-    let closed = drop_in::closed_ports().into_iter();
-    closed
-        .map(|port| {
-            let why = "a router with fail = \"closed\" has ended, and none has started since";
-            let what = "Linux forwards nothing that comes in by it";
-            Finding::bad(&port, what, why, Remedy::Open(port.clone()))
-        })
-        .collect()
+/// Ports from which nothing is forwarded, because a router with `fail = "closed"` has ended. Where the patient has ports, `--fix` opens
+/// these alone.
+pub(super) fn closed_ports(patient: &Patient) -> Vec<Finding> {
+    let is_patients = |port: &str| {
+        patient.ports.is_empty()
+            || patient.ports.iter().any(|known| ports::kernel_name(&known.device) == port)
+    };
+    let finding = |port: String| {
+        let why = "a router with fail = \"closed\" has ended, and none has started since";
+        let what = "Linux forwards nothing that comes in by it";
+        if is_patients(&port) {
+            return Finding::bad(&port, what, why, Remedy::Open(port.clone()));
+        }
+        Finding::warn(
+            &port,
+            what,
+            why,
+            Remedy::ByHand(format!("if it is to be open: brickway doctor {port} --fix")),
+        )
+    };
+    drop_in::closed_ports().into_iter().map(finding).collect()
 }
 
 /// The sysctls that make Linux forward.
@@ -295,7 +306,7 @@ fn forwards(version: IpVersion, name: &str, value: &str) -> Finding {
     if value != "0" || version == IpVersion::V6 && is_forced() {
         return Finding::ok("forwarding", format!("Linux forwards {version}"));
     }
-    let why = "punted packets are not forwarded, and nothing is when the router ends";
+    let why = "the router obeys that, and forwards none of it";
     Finding::bad(
         "forwarding",
         format!("Linux does not forward {version}"),

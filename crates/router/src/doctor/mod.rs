@@ -308,7 +308,7 @@ impl Patient {
     /// Looks at everything.
     fn examine(&self) -> Vec<Finding> {
         let mut findings = machine::examine(self);
-        findings.extend(machine::closed_ports());
+        findings.extend(machine::closed_ports(self));
         for port in &self.ports {
             match port.driver {
                 Driver::Auto | Driver::Xdp | Driver::AfXdp | Driver::AfPacket => {

@@ -139,8 +139,8 @@ pub(crate) fn lift(ports: &[PortSettings]) {
     }
     match backstop::remove(&names) {
         Ok(closed) if closed.is_empty() => {}
-        Ok(closed) => tracing::info!(
-            "an earlier router left {} closed; this one filters nothing and opens them",
+        Ok(closed) => tracing::warn!(
+            "an earlier router left {} closed; this one filters nothing, and Linux forwards from there again",
             closed.join(", ")
         ),
         Err(error) => {
@@ -164,9 +164,10 @@ pub(crate) fn report_closed() {
     let closed = closed_ports();
     if !closed.is_empty() {
         tracing::warn!(
-            "an earlier router left {} closed (fail = \"closed\"), and this one does not have them as ports; \
-             `brickway doctor --fix` opens them",
-            closed.join(", ")
+            "an earlier router left {0} closed (fail = \"closed\"), of which this one has no port; \
+             `brickway doctor {1} --fix` opens what is to be open",
+            closed.join(", "),
+            closed.join(" ")
         );
     }
 }

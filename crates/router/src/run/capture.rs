@@ -357,8 +357,10 @@ impl Stream<'_, '_> {
         let now = self.live.port_counts().unwrap_or_default();
         for known in &mut interfaces {
             let of_port = |counts: &meter::Counts| counts.get(&known.interface).cloned().unwrap_or_default();
-            let (left, because) = of_port(&self.before).grown(&of_port(&now)).all_left();
+            let grown = of_port(&self.before).grown(&of_port(&now));
+            let (left, because) = grown.all_left();
             (known.left_to_linux, known.left_because) = (left, because.to_owned());
+            known.sent_by_linux = grown.sent_by_linux;
             if let Some((captured, lost)) =
                 self.sampled.as_ref().and_then(|sampled| sampled.counts.get(&known.interface))
             {

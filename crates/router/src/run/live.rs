@@ -33,6 +33,9 @@ use crate::notify::Notify;
 use crate::settings::Settings;
 use crate::settings::options::Opt;
 
+/// What a reload cannot bring: the graph has no place for it.
+const FIRST_FILTER: &str = "what filters, in a router that began without it,";
+
 /// A router that runs, and all that belongs to it.
 pub(super) struct Live {
     /// `None` once it is to end.
@@ -393,9 +396,7 @@ impl Live {
         let old = self.settings();
         let has_backstop = self.has_backstop();
         if new.filters() && !has_backstop {
-            return Err(
-                "these settings filter, and the router began without a filter; expected a restart".into()
-            );
+            return Err(Unanswered::NeedsRestart(vec![FIRST_FILTER.to_owned()]));
         }
         // The start added this to the ports' options; without it here, each port would seem changed. A router that began with a filter
         // keeps its ports as they are.
@@ -409,7 +410,10 @@ impl Live {
             let features = new.features.all();
             for option in Settings::options().filter(|option| changed.contains(&option.name())) {
                 let of_feature = features.iter().find(|feature| feature.has(option));
-                if !option.is_live || of_feature.is_some_and(|feature| !feature.can_reload(running)) {
+                let has_none = of_feature.is_some_and(|feature| !feature.can_reload(running));
+                if option.is_live && has_none && of_feature.is_some_and(|feature| feature.filters()) {
+                    fixed.push(FIRST_FILTER.to_owned());
+                } else if !option.is_live || has_none {
                     fixed.push(option.name());
                 } else if of_feature.is_none() {
                     others.push(format!(
@@ -420,6 +424,7 @@ impl Live {
                 }
             }
             fixed.extend(changed.iter().filter(|name| *name == "port").cloned());
+            fixed.dedup();
             if !fixed.is_empty() {
                 return Err(Unanswered::NeedsRestart(fixed));
             }

@@ -47,6 +47,8 @@ pub(crate) struct PortCounts {
     pub(super) by_workers: u64,
     /// Packets that Linux got.
     pub(super) to_linux: u64,
+    /// Packets that were sent by it beside the router's, which Linux sent.
+    pub(super) sent_by_linux: u64,
     /// Packets that its driver's program left to Linux, by reason.
     pub(super) left: BTreeMap<&'static str, u64>,
 }
@@ -73,6 +75,7 @@ impl PortCounts {
             in_kernel: later.in_kernel.saturating_sub(self.in_kernel),
             by_workers: later.by_workers.saturating_sub(self.by_workers),
             to_linux: later.to_linux.saturating_sub(self.to_linux),
+            sent_by_linux: later.sent_by_linux.saturating_sub(self.sent_by_linux),
             left: left.collect(),
             ..PortCounts::default()
         }
@@ -168,6 +171,7 @@ impl DeviceMeter {
                 }
                 (way.packets, way.bytes) = (device.packets, device.bytes);
             }
+            port.sent_by_linux = port.tx.packets.saturating_sub(seen.tx.packets);
             let others = port.rx.packets.saturating_sub(port.in_kernel + port.by_workers + port.rx.dropped);
             port.to_linux = port.to_linux.max(others);
         }
