@@ -211,6 +211,7 @@ test-twin-vm: packages-test packages-vm rust
 test-web: packages-web rust
 	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
 
+# These name the whole workspace, as another choice of features would be built anew.
 # The tests of ESP, in a virtual machine: many a kernel has none. `make test` then says that they were not run.
 test-linux-esp: ESP_TESTS ?= --test ipsec_linux --test esp_hooks
 test-linux-esp: packages-vm rust
@@ -220,12 +221,12 @@ test-linux-esp: packages-vm rust
 # The tests of VLANs that Linux has interfaces for, in such a machine.
 test-linux-vlan: packages-vm rust
 	CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
-	  $(LINTING) $(CARGO) test -p brickway --test vlan beside_linux
+	  $(LINTING) $(CARGO) test --workspace --test vlan beside_linux
 
 # The test of PSAMPLE, in a virtual machine: many a kernel has none.
 test-psample: packages-vm rust
 	BRICKWAY_PSAMPLE=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
-	  $(LINTING) $(CARGO) test -p brickway --test export psample
+	  $(LINTING) $(CARGO) test --workspace --test export psample
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test

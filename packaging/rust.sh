@@ -18,7 +18,11 @@ if ! has_rustup && ! fits; then
   fi
   echo "installing rustup"
   sudo=$([ "$(id -u)" = 0 ] || echo sudo)
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends rustup ca-certificates > /dev/null || exit 1
+  # It takes the place of Debian's own cargo and rustc, which are the user's to remove.
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-remove --no-install-recommends rustup ca-certificates > /dev/null || {
+    echo "make: rustup cannot be installed beside what is there: Rust $oldest or newer is needed, by 'apt install rustup' or https://rustup.rs" >&2
+    exit 1
+  }
 fi
 # rustup installs the toolchain at the first call, unless it was told not to.
 has_rustup && ! "$cargo" --version > /dev/null 2>&1 && rustup toolchain install "$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)"
