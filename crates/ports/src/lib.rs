@@ -130,6 +130,7 @@ use std::os::fd::BorrowedFd;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
+pub use af_packet::linux_frames::{LinuxFrame, LinuxFrames};
 pub use af_xdp::lacks_vlan_tags;
 pub use bpf::tcx_programs;
 pub use device_counts::{DeviceCounts, DeviceTraffic, Devices};

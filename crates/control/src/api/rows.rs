@@ -695,16 +695,15 @@ pub struct CaptureCounts {
     pub interface: String,
     /// Packets that were captured.
     pub captured: u64,
-    /// Packets that were selected and not captured: the client was too slow.
+    /// Packets that were not captured because the client was too slow. Of those that Linux has, selected or not.
     pub lost: u64,
-    /// Packets that came in by the port meanwhile and are Linux's, selected or not: its driver's program left them, so that no worker
-    /// saw them.
+    /// Packets that came in by the port meanwhile, selected or not, which its driver's program left to Linux and which are not captured.
     #[serde(default)]
     pub left_to_linux: u64,
     /// Why most of those were left; empty without one.
     #[serde(default)]
     pub left_because: String,
-    /// Packets that Linux sent by the port meanwhile, selected or not, which no worker saw either.
+    /// Packets that Linux sent by the port meanwhile, selected or not, which are not captured either.
     #[serde(default)]
     pub sent_by_linux: u64,
 }
@@ -733,7 +732,8 @@ pub struct SeenPacket {
     pub output: Option<usize>,
     /// The element that it came to; none where it was dropped.
     pub next: Option<String>,
-    /// What becomes of it: `passed`, `sent`, `punted`, `ended` (in an element that packets do not leave) or `dropped`.
+    /// What becomes of it: `passed`, `sent`, `punted`, `ended` (in an element that packets do not leave) or `dropped`. Of a packet that
+    /// no worker saw: `left to Linux` where it came in, or `sent by Linux`.
     pub verdict: String,
     /// Why it was dropped; else empty.
     pub reason: String,

@@ -18,6 +18,7 @@
 //! kernel makes none, it merges no received packets while the port is open ([`Unmerged`]). With `steer=transit` merged
 //! frames are the kernel's, which sends them on in pieces, unless the router filters; then it merges none either.
 
+pub(crate) mod linux_frames;
 mod ring;
 mod rx;
 mod screen;

@@ -50,9 +50,14 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
+    /// The size of a slot for packets of an interface with this MTU.
+    pub(super) fn slot_bytes(mtu: usize) -> usize {
+        (mtu + LINK_BYTES + RECEIVE_OVERHEAD).next_power_of_two().max(2_048)
+    }
+
     /// Makes a ring of at least `slots` slots, for packets of an interface with this MTU, on a socket set to TPACKET_V2.
     pub(super) fn new(socket: &OwnedFd, kind: RingKind, slots: usize, mtu: usize) -> io::Result<Self> {
-        let slot_bytes = (mtu + LINK_BYTES + RECEIVE_OVERHEAD).next_power_of_two().max(2_048);
+        let slot_bytes = Self::slot_bytes(mtu);
         let block_bytes = slot_bytes.max(BLOCK_BYTES);
         let slots = slots.next_multiple_of(block_bytes / slot_bytes);
         let request = libc::tpacket_req {

@@ -16,11 +16,11 @@ use crate::{Event, PortError, QueueStats, RxQueue};
 /// Bytes of a virtio network header, which lies right before the packet (struct virtio_net_hdr).
 const VIRTIO_BYTES: usize = 10;
 /// Where the kernel writes the link address: behind the header, aligned to 16.
-const ADDRESS_OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+pub(super) const ADDRESS_OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 /// Bytes of both link addresses, behind which a VLAN tag stands.
 const ADDRESSES: usize = 12;
 /// Bytes of a VLAN tag.
-const TAG_BYTES: usize = 4;
+pub(super) const TAG_BYTES: usize = 4;
 /// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
 const TPID_CUSTOMER: u16 = 0x8100;
 
@@ -328,7 +328,7 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
 
 /// Puts back the VLAN tag that the card or the kernel took out of the frame.
 #[cold]
-fn insert_tag(copy: &mut [u8], data: &[u8], status: u32, tpid: u16, tci: u16) {
+pub(super) fn insert_tag(copy: &mut [u8], data: &[u8], status: u32, tpid: u16, tci: u16) {
     let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { TPID_CUSTOMER };
     copy[..ADDRESSES].copy_from_slice(&data[..ADDRESSES]);
     copy[ADDRESSES..ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());

@@ -515,7 +515,8 @@ fn an_interface_may_vanish_and_come_back() {
                 assert_eq!(queue.receive(&mut pool, &mut received, 32), 0);
             }
             assert_eq!(contents(&received), frames(30, 60));
-            assert!(crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1"));
+            let is_promiscuous = || crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1");
+            soon("promiscuity", is_promiscuous);
             pool.free(&mut received);
             ip("addr add 10.0.0.1/24 dev left");
             send(&mut *far_tx, &mut pool, std::slice::from_ref(&question));
@@ -560,7 +561,8 @@ fn an_interface_that_was_away_for_a_moment_is_back() {
                 pool.free(&mut received);
                 came
             });
-            assert!(crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1"));
+            let is_promiscuous = || crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1");
+            soon("promiscuity", is_promiscuous);
             // The first that goes out is not lost.
             send(&mut *tx, &mut pool, &frames(30, 60));
             let numbered = receive_numbered(&mut *far_rx, &mut pool, 30);

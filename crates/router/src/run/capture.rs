@@ -11,6 +11,7 @@ use graph::graph::Graph;
 use graph::lang::FlatConfig;
 use packet::sync::lock;
 
+use super::linux_frames::OfLinux;
 use super::live::Live;
 use super::meter;
 use super::sampled::{InKernelSamples, Interfaces};
@@ -25,6 +26,8 @@ use crate::flows::key::Parsed;
 const MOST: usize = 4;
 /// The shortest and longest packet data of a capture, in bytes.
 const SHORTEST: usize = 64;
+/// The longest packet data of what Linux merged, if so much is asked for.
+const LONGEST_MERGED: usize = 65_549;
 /// Bytes of a packet that a trace shows.
 const TRACED_BYTES: usize = 192;
 /// How long the rings are left alone when they were empty.
@@ -145,11 +148,30 @@ impl Live {
         let needs = if sample.is_some() { Needs::Nothing } else { places.needs.clone() };
         let session = Session::begin(self, For::Client, needs)?;
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
+        let of_linux = match query.sample {
+            None => {
+                let bytes =
+                    query.bytes.map_or(bytes, |bytes| (bytes as usize).clamp(SHORTEST, LONGEST_MERGED));
+                Some(OfLinux::begin(self, bytes, &places, filter.clone()))
+            }
+            Some(_) => None,
+        };
         let sampled = sample.and_then(|rate| Sampled::begin(self, rate, bytes, &places, filter));
         let counted = Instant::now();
         let before = self.port_counts()?;
-        let mut stream =
-            Stream { live: self, before, config, places, counts, records, rows, sampled, sent: 0, counted };
+        let mut stream = Stream {
+            live: self,
+            before,
+            config,
+            places,
+            counts,
+            records,
+            rows,
+            sampled,
+            of_linux,
+            sent: 0,
+            counted,
+        };
         stream.run(|stream| query.count.is_some_and(|count| stream.sent >= count), query.count, false)
     }
 
@@ -185,10 +207,20 @@ impl Live {
         };
         let session = Session::begin(self, For::Client, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(tracer).collect())?;
-        let (sampled, counted) = (None, Instant::now());
         let before = self.port_counts()?;
-        let mut stream =
-            Stream { live: self, before, config, places, counts, records, rows, sampled, sent: 0, counted };
+        let mut stream = Stream {
+            live: self,
+            before,
+            config,
+            places,
+            counts,
+            records,
+            rows,
+            sampled: None,
+            of_linux: None,
+            sent: 0,
+            counted: Instant::now(),
+        };
         let (mut last, mut moved) = (0, Instant::now());
         let is_over = |stream: &Stream<'_, '_>| {
             if stream.sent != last {
@@ -224,6 +256,7 @@ struct Stream<'a, 'r> {
     records: Vec<Records>,
     rows: &'a mut Rows<'r>,
     sampled: Option<Sampled<'a>>,
+    of_linux: Option<OfLinux<'a>>,
     sent: u64,
     /// When counts were sent last.
     counted: Instant,
@@ -267,26 +300,39 @@ impl Stream<'_, '_> {
 
     /// Sends some of what there is in the order of its time, and returns how many packets that were.
     fn send_page(&mut self, most: Option<u64>, is_trace: bool) -> Result<usize, Unanswered> {
-        let mut page: Vec<(usize, Box<Record>)> = Vec::new();
-        for (copy, records) in self.records.iter_mut().enumerate() {
-            page.extend((0..PAGE).map_while(|_| records.take()).map(|record| (copy, record)));
+        // Before the rings: what workers handed to Linux is in these, if it is here.
+        if let Some(of_linux) = &mut self.of_linux {
+            of_linux.read(&self.places);
         }
-        page.sort_by_key(|(_, record)| record.time_ns);
-        let found = page.len();
+        let mut page: Vec<(usize, Box<Record>)> = Vec::new();
+        let mut are_empty = true;
+        for (copy, records) in self.records.iter_mut().enumerate() {
+            let before = page.len();
+            page.extend((0..PAGE).map_while(|_| records.take()).map(|record| (copy, record)));
+            are_empty &= page.len() - before < PAGE;
+        }
+        let mut packets: Vec<(u64, SeenPacket)> = Vec::with_capacity(page.len());
         for (copy, record) in page {
-            if most.is_none_or(|most| self.sent < most) {
-                self.sent += 1;
-                let packet = self.describe(copy, &record, is_trace);
-                self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
+            if let (Some(of_linux), Place::Edge(edge)) = (&mut self.of_linux, record.place)
+                && self.places.spots[edge].direction == "in"
+            {
+                of_linux.note(&self.places.spots[edge].interface, &record);
             }
+            packets.push((record.time_ns, self.describe(copy, &record, is_trace)));
             self.records[copy].give_back(record);
         }
+        let of_linux = self.of_linux.as_mut().filter(|of_linux| are_empty || of_linux.is_full());
         let sampled = self.sampled.as_mut().map(|sampled| sampled.take(&self.places)).unwrap_or_default();
-        let found = found + sampled.len();
-        for packet in sampled {
+        let others = of_linux.map(OfLinux::take).unwrap_or_default().into_iter().chain(sampled);
+        packets.extend(others.map(|packet| (packet.time_ns, packet)));
+        packets.sort_by_key(|(time_ns, _)| *time_ns);
+        let found = packets.len();
+        for (_, mut packet) in packets {
             if most.is_none_or(|most| self.sent < most) {
                 self.sent += 1;
-                let packet = SeenPacket { number: self.sent, ..packet };
+                if !is_trace {
+                    packet.number = self.sent;
+                }
                 self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
             }
         }
@@ -298,7 +344,7 @@ impl Stream<'_, '_> {
         let name = |number: usize| element(number).map(|element| element.name.clone()).unwrap_or_default();
         let class = |number: usize| element(number).map(|element| element.class.clone()).unwrap_or_default();
         let packet = SeenPacket {
-            number: if is_trace { record.number as u64 + 1 } else { self.sent },
+            number: record.number as u64 + 1,
             step: record.step,
             time_ns: record.time_ns,
             worker: copy,
@@ -358,9 +404,15 @@ impl Stream<'_, '_> {
         for known in &mut interfaces {
             let of_port = |counts: &meter::Counts| counts.get(&known.interface).cloned().unwrap_or_default();
             let grown = of_port(&self.before).grown(&of_port(&now));
-            let (left, because) = grown.all_left();
-            (known.left_to_linux, known.left_because) = (left, because.to_owned());
-            known.sent_by_linux = grown.sent_by_linux;
+            let of_linux = self.of_linux.as_ref().and_then(|of_linux| of_linux.counts(&known.interface));
+            if let Some((captured, lost)) = of_linux {
+                known.captured += captured;
+                known.lost += lost;
+            } else {
+                let (left, because) = grown.all_left();
+                (known.left_to_linux, known.left_because) = (left, because.to_owned());
+                known.sent_by_linux = grown.sent_by_linux;
+            }
             if let Some((captured, lost)) =
                 self.sampled.as_ref().and_then(|sampled| sampled.counts.get(&known.interface))
             {
@@ -444,7 +496,7 @@ impl<'a> Sampled<'a> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |number: u8| char::from(DIGITS[usize::from(number & 0xf)]);
     bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]).collect()

@@ -7,6 +7,7 @@
 //! | `answers` | the rows of `brickway show` |
 //! | `changes` | what routes were and became |
 //! | `capture` | packets for `brickway capture` and `trace` |
+//! | `linux_frames` | packets for captures that no worker sees |
 //! | `export` | samples for collectors |
 //! | `sampled` | samples of what the kernel forwards, and the way of each |
 //! | `cost` | what each step costs |
@@ -26,6 +27,7 @@ mod drift;
 mod edges;
 mod export;
 mod history;
+mod linux_frames;
 mod live;
 pub(crate) mod meter;
 mod privileges;

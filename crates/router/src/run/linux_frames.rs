@@ -1,0 +1,170 @@
+//! What a capture has of packets that no worker sees: those that ports' drivers left to Linux, and those that Linux sends.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::time::{Duration, Instant};
+
+use control::api::SeenPacket;
+use ports::LinuxFrames;
+
+use super::capture::hex;
+use super::live::Live;
+use crate::capture::places::Places;
+use crate::capture::recorder::{Filter, Record};
+
+/// How often interfaces are looked up, and how long a packet that a worker had may be on its way back to Linux.
+const LOOK: Duration = Duration::from_secs(1);
+/// Packets that wait until it is known that no worker had them.
+const MOST_WAITING: usize = 4_096;
+/// Bytes of both link addresses of a frame.
+const LINK_ADDRESSES: usize = 12;
+
+/// The packets that Linux has of some ports.
+pub(super) struct OfLinux<'a> {
+    live: &'a Live,
+    bytes: usize,
+    filter: Option<Filter>,
+    ports: Vec<PortOfLinux>,
+    looked: Instant,
+    /// What workers had lately: they hand some of it to Linux, where it comes in once more. By its hash, how often, this second and
+    /// the one before.
+    handed: [HashMap<u64, u32>; 2],
+    hasher: RandomState,
+    waiting: Vec<(u64, SeenPacket)>,
+}
+
+struct PortOfLinux {
+    name: String,
+    /// Whether what comes in is captured, and what is sent.
+    directions: [bool; 2],
+    frames: Option<LinuxFrames>,
+    captured: u64,
+    lost: u64,
+}
+
+impl<'a> OfLinux<'a> {
+    /// Begins, at the ports among these places whose workers and Linux do not see the same packets. Of each the first so many bytes
+    /// are kept.
+    pub(super) fn begin(live: &'a Live, bytes: usize, places: &Places, filter: Option<Filter>) -> Self {
+        let drivers: HashMap<String, String> =
+            live.ports().unwrap_or_default().into_iter().map(|row| (row.name, row.driver)).collect();
+        // Packet sockets of workers' see what Linux sees. A VLAN has no driver.
+        let is_apart = |name: &str| drivers.get(name).is_some_and(|name| ["af_xdp", ""].contains(&&name[..]));
+        let mut ports: Vec<PortOfLinux> = Vec::new();
+        for spot in places.spots.iter().filter(|spot| places.are_ports() && is_apart(&spot.interface)) {
+            let known = ports.iter().position(|port| port.name == spot.interface).unwrap_or_else(|| {
+                let name = spot.interface.clone();
+                ports.push(PortOfLinux { name, directions: [false; 2], frames: None, captured: 0, lost: 0 });
+                ports.len() - 1
+            });
+            ports[known].directions[usize::from(spot.direction == "out")] = true;
+        }
+        let mut all = Self {
+            live,
+            bytes,
+            filter,
+            ports,
+            looked: Instant::now(),
+            handed: Default::default(),
+            hasher: RandomState::new(),
+            waiting: Vec::new(),
+        };
+        all.look(places);
+        all
+    }
+
+    /// Returns whether a port's packets that Linux has are captured; and how many were so far, and how many there was no room for.
+    pub(super) fn counts(&self, port: &str) -> Option<(u64, u64)> {
+        let port = self.ports.iter().find(|known| known.name == port && known.frames.is_some())?;
+        Some((port.captured, port.lost))
+    }
+
+    /// Looks for interfaces that came or became others.
+    fn look(&mut self, places: &Places) {
+        if self.ports.is_empty() {
+            return;
+        }
+        let interfaces = self.live.interfaces(places);
+        for port in &mut self.ports {
+            let index = interfaces.by_name.get(&port.name).and_then(|&index| i32::try_from(index).ok());
+            let Some(index) = index.filter(|&index| index > 0) else { continue };
+            if port.frames.as_ref().is_none_or(|frames| !frames.is_on(index)) {
+                // Without them the counts say what is not captured.
+                port.frames = LinuxFrames::of(index, self.bytes).ok();
+            }
+        }
+        self.handed[1] = mem::take(&mut self.handed[0]);
+        self.looked = Instant::now();
+    }
+
+    /// Reads what came. It waits until [`OfLinux::take`], before which all that workers recorded meanwhile is noted.
+    pub(super) fn read(&mut self, places: &Places) {
+        if self.looked.elapsed() >= LOOK {
+            self.look(places);
+        }
+        for port in &mut self.ports {
+            let Some(frames) = &mut port.frames else { continue };
+            port.lost += frames.lost();
+            while self.waiting.len() < MOST_WAITING {
+                let Some(frame) = frames.take() else { break };
+                let is_selected = || {
+                    self.filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length))
+                };
+                if !port.directions[usize::from(frame.is_sent)] || !is_selected() {
+                    continue;
+                }
+                let seen = SeenPacket {
+                    time_ns: frame.time_ns,
+                    interface: port.name.clone(),
+                    direction: if frame.is_sent { "out" } else { "in" }.to_owned(),
+                    verdict: if frame.is_sent { "sent by Linux" } else { "left to Linux" }.to_owned(),
+                    is_ethernet: true,
+                    length: frame.length,
+                    stands_for: 1,
+                    data: hex(&frame.data),
+                    ..SeenPacket::default()
+                };
+                let hash = hash(&self.hasher, &port.name, frame.length, &frame.data);
+                self.waiting.push((hash, seen));
+            }
+        }
+    }
+
+    /// Notes what a worker recorded of a port's input.
+    pub(super) fn note(&mut self, port: &str, record: &Record) {
+        if self.ports.iter().any(|known| known.name == port) {
+            let hash = hash(&self.hasher, port, record.length, &record.data);
+            *self.handed[0].entry(hash).or_default() += 1;
+        }
+    }
+
+    /// Whether there is room for no more.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST_WAITING
+    }
+
+    /// Takes what was read and no worker had.
+    pub(super) fn take(&mut self) -> Vec<SeenPacket> {
+        let mut packets = Vec::with_capacity(self.waiting.len());
+        for (hash, packet) in self.waiting.drain(..) {
+            let known = self.handed.iter_mut().filter_map(|handed| handed.get_mut(&hash));
+            if packet.direction == "in"
+                && let Some(left) = known.into_iter().find(|left| **left > 0)
+            {
+                *left -= 1;
+                continue;
+            }
+            if let Some(port) = self.ports.iter_mut().find(|port| port.name == packet.interface) {
+                port.captured += 1;
+            }
+            packets.push(packet);
+        }
+        packets
+    }
+}
+
+/// By what a packet is known that a worker had and Linux gets: all but its link addresses, which the lookup writes anew.
+fn hash(hasher: &RandomState, port: &str, length: u32, data: &[u8]) -> u64 {
+    hasher.hash_one((port, length, data.get(LINK_ADDRESSES..)))
+}
