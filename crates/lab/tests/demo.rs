@@ -286,6 +286,56 @@ fn a_cluster_loses_its_leader_and_another_node() {
     assert!(!of_the_cluster(process).1.exists(), "its files are still there");
 }
 
+/// Has a namespace drop what comes in and fits a rule.
+fn drop_there(process: u32, namespace: &str, rule: &str) {
+    let chain = "add chain inet broken in { type filter hook input priority 0; }";
+    inside(
+        process,
+        namespace,
+        &format!("nft 'add table inet broken; {chain}; add rule inet broken in {rule} drop'"),
+    );
+}
+
+/// How often a step of a demo failed.
+fn failures(text: &str, step: &str) -> usize {
+    let is = |line: &&str| {
+        line.trim_start().strip_prefix(step).is_some_and(|rest| rest.trim_start().starts_with("FAILED"))
+    };
+    text.lines().filter(is).count()
+}
+
+/// What the demo of a cluster waits for never comes: the step that waits says so, and is the last.
+#[test]
+fn each_step_of_the_cluster_notices_what_never_comes() {
+    if !testbed::is_root() || !has_daemons() {
+        return;
+    }
+    let _alone = alone();
+    // The step, the line after which something is broken, where, and what.
+    let broken = [
+        ("etcd", "  network ", "m", "tcp dport 2379"),
+        ("nodes", "  etcd ", "b", ""),
+        ("BGP", "  nodes ", "n", "tcp dport 179"),
+        ("leader", "kill -9 'a'", "m", "tcp dport 2379"),
+    ];
+    for (step, line, namespace, rule) in broken {
+        let demo = start(&["--cluster", "--patience", "6"]);
+        let process = demo.id();
+        let breaks = || match step {
+            "nodes" => inside(process, namespace, "ip link set fab2 down"),
+            "BGP" => {
+                drop_there(process, namespace, rule);
+                drop_there(process, namespace, "tcp sport 179");
+            }
+            _ => drop_there(process, namespace, rule),
+        };
+        let (text, code) = act_at(demo, vec![(line, &breaks)]);
+        assert_eq!((failures(&text, step), code), (1, Some(3)), "step '{step}':\n{text}");
+        assert!(text.contains("not within 6 s"), "step '{step}':\n{text}");
+        assert_eq!(left_behind(process), Vec::<String>::new());
+    }
+}
+
 /// Everything that the demo of a cluster shows is broken from outside, while the cluster works: what each step says is its own finding.
 #[test]
 fn each_step_of_the_cluster_notices_what_is_broken() {
@@ -295,38 +345,27 @@ fn each_step_of_the_cluster_notices_what_is_broken() {
     let _alone = alone();
     let demo = start(&["--cluster"]);
     let process = demo.id();
-    let filter = |namespace: &str, rule: &str| {
-        inside(
-            process,
-            namespace,
-            &format!(
-                "nft 'add table inet broken; add chain inet broken in {{ type filter hook input priority 0; }}; \
-                 add rule inet broken in {rule}'"
-            ),
-        );
-    };
+    let filter = |namespace: &str, rule: &str| drop_there(process, namespace, rule);
     let before = || {
         // A class of packets, an answer that comes from nowhere, a router that does not answer, a lost route, a slow way.
-        filter("hb", "ip saddr 10.0.3.2 icmp type echo-request drop");
-        filter("ha", "icmp type time-exceeded drop");
-        filter("hc", "ip saddr 10.0.3.1 icmp type echo-reply drop");
-        filter("hn", "icmp type echo-request drop");
-        filter("hd", "ip protocol tcp limit rate over 20 kbytes/second drop");
+        filter("hb", "ip saddr 10.0.3.2 icmp type echo-request");
+        filter("ha", "icmp type time-exceeded");
+        filter("hc", "ip saddr 10.0.3.1 icmp type echo-reply");
+        filter("hn", "icmp type echo-request");
+        filter("hd", "ip protocol tcp limit rate over 20 kbytes/second");
     };
     let meanwhile = || {
-        // One packet in two is not heard.
+        // The next leader has another route; one packet in two is not heard.
+        for node in ["b", "c", "d"] {
+            inside(process, node, "ip route add blackhole 203.0.113.2/32");
+        }
         inside(process, "hc", "nft flush ruleset");
-        filter("hc", "ip saddr 10.0.2.2 icmp type echo-request meta random & 1 == 0 drop");
+        filter("hc", "ip saddr 10.0.2.2 icmp type echo-request meta random & 1 == 0");
     };
     let (text, code) = act_at(demo, vec![("sessions with FRR on", &before), ("kill -9 'a'", &meanwhile)]);
     assert_eq!(code, Some(3), "{text}");
-    let failed = |step: &str| {
-        let is = |line: &&str| {
-            line.trim_start().strip_prefix(step).is_some_and(|rest| rest.trim_start().starts_with("FAILED"))
-        };
-        text.lines().filter(is).count()
-    };
-    for step in ["ping", "traceroute", "router", "learnt route"] {
+    let failed = |step: &str| failures(&text, step);
+    for step in ["ping", "traceroute", "router", "learnt route", "routes"] {
         assert!(failed(step) > 0, "step '{step}' noticed nothing:\n{text}");
     }
     assert_eq!(failed("iperf3"), 2, "{text}");

@@ -61,6 +61,9 @@ pub(crate) struct DemoArguments {
     /// How long iperf3 sends, in seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// With --cluster: how long a step waits for what it wants to see, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: u64,
     /// Number of worker threads of the router, or of each server
     #[arg(long, default_value_t = 1)]
     workers: usize,

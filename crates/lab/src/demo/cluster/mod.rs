@@ -31,9 +31,6 @@ use figures::{Figures, Lost, Throughput, flows_of};
 use network::{FAR, Network, PORT_RATE, Station};
 use programs::{FRR, PINGS_A_SECOND, Pings, Programs};
 
-/// How long anything may take that the demo waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// How long another node may take to lead, in seconds: what it holds for dead has been silent for three.
 const LONGEST_TAKEOVER: f64 = 10.0;
 
@@ -84,6 +81,8 @@ struct Cluster<'a> {
     folder: &'a TempDir,
     programs: Programs<'a>,
     stop: &'a Stop,
+    /// How long anything may take that the demo waits for.
+    patience: Duration,
 }
 
 pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
@@ -117,7 +116,8 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     );
     let result = (|| {
         let programs = Programs::start(&folder, &network, &config)?;
-        let mut cluster = Cluster { network: &network, folder: &folder, programs, stop: &stop };
+        let patience = Duration::from_secs(arguments.patience);
+        let mut cluster = Cluster { network: &network, folder: &folder, programs, stop: &stop, patience };
         cluster.begin(
             &config.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
             &mut report,
@@ -183,8 +183,8 @@ impl Cluster<'_> {
             if let Some((name, printed)) = self.programs.ended() {
                 bail!(Missed { step, why: format!("'{name}' has ended:\n{printed}") });
             }
-            if begin.elapsed() > PATIENCE {
-                bail!(Missed { step, why: format!("{what}: not within {} s", PATIENCE.as_secs()) });
+            if begin.elapsed() > self.patience {
+                bail!(Missed { step, why: format!("{what}: not within {} s", self.patience.as_secs()) });
             }
             std::thread::sleep(Duration::from_millis(20));
         }
