@@ -38,6 +38,9 @@ done
 cp "$project/LICENSE-MIT" "$project/LICENSE-APACHE" "$build"
 # What the demo and the benches of the laboratory read.
 cp -r "$project/data" "$build/tables"
+# What a crate with elements of one's own is built with.
+mkdir "$build/source"
+(cd "$project" && git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates examples | xargs -0 cp --parents -t "$build/source")
 cp "$project/packaging/brickway.sysusers" "$project/packaging/brickway.tmpfiles" "$build/units"
 cp "$project/CHANGELOG.md" "$project/SECURITY.md" "$build/pages"
 # The licences of what is linked into the programs.

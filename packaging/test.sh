@@ -111,6 +111,14 @@ step "the laboratory's tables"
 in_root sh -c 'cd / && brickway-lab demo --help' | grep -q /usr/share/brickway-lab/rib-v4.txt.gz || fail "the demo does not find its table"
 in_root brickway-lab rib stats /usr/share/brickway-lab/rib-v6.txt.gz > "$work/log" || fail "the laboratory has no IPv6 table"
 
+step "an element of one's own, of the sources of brickway-dev"
+in_root sh -c 'dpkg -i --force-depends /packages/brickway-dev_*.deb' > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+in_root sh -c 'cd /srv && brickway new element RedMark' > "$work/log" 2>&1 || { cat "$work/log" >&2; fail "no new element"; }
+# Built here: that Debian has no Rust.
+sed "s|/usr/share/brickway|$root&|" -i "$root/srv/red_mark/Cargo.toml"
+(cd "$root/srv/red_mark" && CARGO_TARGET_DIR=$work/red_mark cargo check --tests) > "$work/log" 2>&1 || { tail "$work/log" >&2; fail "a new element cannot be built"; }
+rm -rf "$work/red_mark"
+
 step "names of functions by brickway-dbgsym"
 in_root sh -c 'dpkg -i /packages/brickway-dbgsym_*.deb' > "$work/log" 2>&1
 echo 'InfiniteSource(LIMIT -1) -> Strip(2) -> Discard' > "$root/busy.click"
@@ -140,7 +148,7 @@ grep -q ' 0% packet loss' "$work/ping" || fail "the upgrade lost packets"
 [ "$(sha256sum < "$settings")" = "$sum" ] || fail "the upgrade changed the settings"
 
 step "remove and purge"
-in_router dpkg --remove brickway-dbgsym brickway-lab brickway > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+in_router dpkg --remove brickway-dbgsym brickway-dev brickway-lab brickway > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 grep -q 'stop.* brickway.service\|stop brickway.service' "$asked" || fail "the removal did not stop the router: $(cat "$asked")"
 [ ! -e "$root/usr/bin/brickway" ] && [ -e "$settings" ] || fail "a removal takes the program and leaves the settings"
 in_root dpkg --purge brickway brickway-lab > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
@@ -150,10 +158,10 @@ step "the .rpm in a folder"
 rpm() { command rpm --root "$work/rpm" "$@" 2> >(grep -v '^rpm: ' >&2); }
 mkdir "$work/rpm"
 rpm --initdb
-rpm -i --nodeps --noscripts "$packages"/brickway-[0-9]*.rpm "$packages"/brickway-lab-[0-9]*.rpm
-rpm -V --nodeps brickway brickway-lab
+rpm -i --nodeps --noscripts "$packages"/brickway-[0-9]*.rpm "$packages"/brickway-lab-[0-9]*.rpm "$packages"/brickway-devel-[0-9]*.rpm
+rpm -V --nodeps brickway brickway-lab brickway-devel
 [ "$("$work/rpm/usr/bin/brickway" --version)" = "$("$packages/build/bin/brickway" --version)" ] || fail "the program of the .rpm is another one"
-rpm -e --noscripts brickway-lab brickway
+rpm -e --noscripts brickway-devel brickway-lab brickway
 left=$(find "$work/rpm" -name '*brickway*')
 [ -z "$left" ] || fail "the removal of the .rpm left $left"
 step "passed"

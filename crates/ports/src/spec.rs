@@ -285,12 +285,20 @@ pub fn add_drivers(drivers: &'static [&'static DriverDoc]) {
     let _ = MORE_DRIVERS.set(drivers);
 }
 
+/// What the program takes as drivers of a list of ports, and no port of a configuration has.
+const WAYS_OF_RUN: [&str; 3] = ["auto", "xdp", "vlan"];
+
 fn find_driver(spec: &str, driver: &str) -> Result<&'static DriverDoc, PortError> {
     let all = || DRIVERS.iter().chain(MORE_DRIVERS.get().copied().unwrap_or_default()).copied();
     all().find(|known| known.name == driver).ok_or_else(|| PortError::UnknownDriver {
         spec: spec.to_owned(),
         driver: driver.to_owned(),
-        hint: hint(driver, "the drivers are", all().map(|known| known.name)),
+        hint: match WAYS_OF_RUN.contains(&driver) {
+            true => "it is a way of `brickway run PORT...`, which forwards by its own tables; expected `af_xdp:INTERFACE` or another driver \
+                     where a configuration takes the packets"
+                .to_owned(),
+            false => hint(driver, "the drivers are", all().map(|known| known.name)),
+        },
     })
 }
 
@@ -368,6 +376,9 @@ mod tests {
         assert_eq!(
             message("eth0?promiscous=no"),
             "port `eth0?promiscous=no`: driver `af_packet` has no option `promiscous`; did you mean `promiscuous`?"
+        );
+        assert!(
+            message("xdp:eth0").contains("there is no driver `xdp`; it is a way of `brickway run PORT...`")
         );
         let names: Vec<&str> = DRIVERS.iter().map(|driver| driver.name).collect();
         assert!(message("quux:x").ends_with(&format!("the drivers are {}", names.join(", "))));

@@ -501,3 +501,17 @@ fn balancing_moves_queues_while_packets_flow() {
     let workers: Vec<_> = queues.map(|object| (object["queue"].clone(), object["worker"].clone())).collect();
     assert_eq!(workers, [(0.into(), 0.into()), (1.into(), 0.into())], "{out}");
 }
+
+#[test]
+fn a_driver_that_no_port_of_a_configuration_takes_is_refused() {
+    let said = brickway_with(&["run", "-", "--driver", "xdp"], "FromDevice(null:x) -> Discard;");
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(
+        said.err.contains("--driver xdp: no port of - takes it")
+            && said.err.contains("FromDevice(af_xdp:eth1)"),
+        "{}",
+        said.err
+    );
+    let said = brickway_with(&["run", "-"], "FromDevice(xdp:eth1) -> Discard;");
+    assert!(said.err.contains("it is a way of `brickway run PORT...`"), "{}", said.err);
+}

@@ -49,6 +49,29 @@ fn text_of<'a>(sources: &'a [(String, String)], path: &str) -> &'a str {
     &sources.iter().find(|(known, _)| known == path).unwrap().1
 }
 
+/// The value of `name = "..."` in a file of the project's folder.
+fn told(file: &str, name: &str) -> String {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+    let value = |line: &str| {
+        line.strip_prefix(name)?
+            .trim()
+            .strip_prefix('=')?
+            .trim()
+            .strip_prefix('"')?
+            .split('"')
+            .next()
+            .map(str::to_owned)
+    };
+    text.lines().find_map(value).unwrap()
+}
+
+#[test]
+fn the_oldest_rust_is_the_one_that_tests_are_built_with() {
+    let (oldest, channel) = (told("Cargo.toml", "rust-version"), told("rust-toolchain.toml", "channel"));
+    assert!(channel.starts_with(&oldest), "rust-version {oldest}, channel {channel}");
+}
+
 #[test]
 fn a_feature_is_known_in_its_folder_and_one_list() {
     let sources = sources("router/src");

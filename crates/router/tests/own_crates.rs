@@ -84,6 +84,9 @@ fn crates_of_others_are_built_and_tested_and_have_their_elements_drivers_and_tab
     output(brickway().args(words).arg(tree()).arg("--folder").arg(&made));
     let again = brickway().args(words).arg(tree()).arg("--folder").arg(&made).output().unwrap();
     assert!(!again.status.success(), "the folder is there");
+    let elsewhere = brickway().args(&words[..3]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(elsewhere.status.success() || said.contains("brickway-dev"), "{said}");
     std::fs::copy(example.join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
     let tested = cargo(&made, &["test"]);
     assert_eq!(tested.matches("test result: ok. 2 passed").count(), 1, "{tested}");

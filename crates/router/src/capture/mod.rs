@@ -61,9 +61,9 @@ pub(crate) use trace::{TraceArguments, trace};
   brickway capture eth1 -w eth1.pcapng          a file for tcpdump -r and Wireshark
   brickway capture -w - | wireshark -k -i -     Wireshark; or link it into its extcap folder: brickway extcap --help
 
-What Linux has of a port's packets is captured too: those to the router itself, those that it forwards (\"left to Linux\"), and those
-that it sends (\"sent by Linux\"). Linux may have merged them from several. On ports with driver af_packet these are not captured;
-tcpdump on the interface sees them. Times are those of the worker's turn, or of Linux, in UTC. A client that is too slow loses packets, which are counted at the end, and the router none.
+Linux's packets of a port are captured too: those to the router itself, those that Linux forwards (\"left to Linux\"), and those that
+it sends (\"sent by Linux\"). Linux may have merged them. On ports with driver af_packet they are not captured; tcpdump on the
+interface sees them. Times are those of the worker's turn, or of Linux, in UTC. A client that is too slow loses packets, which are counted at the end, and the router none.
 A capture ends when the router reads its settings or its configuration again. Only root and the group that may change the router
 may capture: [control] write_group.
 
@@ -75,7 +75,7 @@ pub(crate) struct CaptureArguments {
     /// End after so many packets
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Keep so many bytes of a packet, 64 at least (default: all; of what Linux merged, as many as of a packet)
+    /// Keep so many bytes of a packet, 64 at least (default: all that a frame of the router holds)
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..))]
     snaplen: Option<u32>,
     /// Write a pcapng file, - for standard output

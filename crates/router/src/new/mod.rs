@@ -19,7 +19,7 @@ pub(crate) struct NewArguments {
 enum What {
     /// A crate with an element class, its tests, and a program that has it
     #[command(after_help = "Examples:
-  brickway new element RedMark          in Brickway's source tree: makes the folder red_mark there
+  brickway new element RedMark          makes the folder red_mark, with the sources of this folder or of the package
   brickway new element RedMark --brickway ../brickway
 
 Then, in that folder:
@@ -29,9 +29,9 @@ Then, in that folder:
     Element {
         /// The class's name in configurations, such as RedMark
         name: String,
-        /// Brickway's source tree
-        #[arg(long, default_value = ".", value_name = "FOLDER")]
-        brickway: PathBuf,
+        /// Brickway's source tree, which Cargo.toml names as you do [default: this folder, or that of the package brickway-dev]
+        #[arg(long, value_name = "FOLDER")]
+        brickway: Option<PathBuf>,
         /// The folder to make [default: the name, as red_mark]
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
@@ -43,6 +43,39 @@ const FILES: [(&str, &str); 3] = [
     ("src/main.rs", include_str!("main.rs.template")),
     ("src/MODULE.rs", include_str!("element.rs.template")),
 ];
+
+/// Where the package brickway-dev has the sources.
+const SOURCES: &str = "/usr/share/brickway/source";
+
+/// Finds the source tree: the one that was given, this folder, or the package's.
+fn source_tree(given: Option<&Path>) -> Result<PathBuf> {
+    let is_tree = |folder: &Path| folder.join("crates/graph/Cargo.toml").is_file();
+    match given {
+        Some(folder) if is_tree(folder) => Ok(folder.to_owned()),
+        Some(folder) => {
+            bail!(
+                "--brickway {}: not Brickway's source tree; expected a folder with crates/graph",
+                folder.display()
+            )
+        }
+        None => {
+            let mut folders = [".", SOURCES].into_iter().map(PathBuf::from);
+            folders.find(|folder| is_tree(folder)).context(
+                "this folder is not Brickway's source tree, and the package brickway-dev (brickway-devel), which has it, is not \
+                 installed; install it, or name the folder with --brickway",
+            )
+        }
+    }
+}
+
+/// The path of `to` from the folder `from`, both there already.
+fn relative(from: &Path, to: &Path) -> Result<PathBuf> {
+    let absolute = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
+    let (from, to) = (absolute(from)?, absolute(to)?);
+    let common = from.components().zip(to.components()).take_while(|(from, to)| from == to).count();
+    let up = from.components().skip(common).map(|_| Path::new("..").as_os_str());
+    Ok(up.chain(to.components().skip(common).map(|part| part.as_os_str())).collect())
+}
 
 /// A class's name as a module: `RedMark` is `red_mark`.
 fn module(name: &str) -> String {
@@ -69,24 +102,21 @@ pub(crate) fn new(arguments: &NewArguments) -> Result<ExitCode> {
     if crate::classes().class(name).is_some() {
         bail!("{name}: there is a class of this name; `brickway help {name}` has its manual");
     }
-    let tree = brickway.canonicalize().with_context(|| brickway.display().to_string())?;
-    if !tree.join("crates/graph/Cargo.toml").is_file() {
-        bail!(
-            "--brickway {}: not Brickway's source tree; expected a folder with crates/graph",
-            brickway.display()
-        );
-    }
+    let tree = source_tree(brickway.as_deref())?;
     let module = module(name);
     let folder = folder.clone().unwrap_or_else(|| PathBuf::from(&module));
     if folder.exists() {
         bail!("{} exists; expected a folder that is not there yet", folder.display());
     }
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    // A tree beside the crate moves with it.
+    let named = if tree.is_absolute() { tree.clone() } else { relative(&folder, &tree)? };
     for (path, text) in FILES {
         let path = folder.join(path.replace("MODULE", &module));
         let text = text
             .replace("CLASS_NAME", name)
             .replace("MODULE", &module)
-            .replace("TREE", &tree.display().to_string());
+            .replace("TREE", &named.display().to_string());
         write(&path, &text).with_context(|| path.display().to_string())?;
         say_line!("{}", path.display());
     }
@@ -104,6 +134,23 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn a_tree_beside_the_crate_is_named_from_there() {
+        let folder = testbed::Folder::new();
+        let at = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        for (from, to, expected) in
+            [("a/red", "brickway", "../../brickway"), ("brickway/red", "brickway", ".."), ("c", "c/d", "d")]
+        {
+            assert_eq!(super::relative(&at(from), &at(to)).unwrap(), Path::new(expected));
+        }
+    }
+
     #[test]
     fn names_of_classes_become_modules() {
         for (name, module) in

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::follow_linux::{Followed, Follows};
@@ -83,6 +83,13 @@ pub(super) fn subject(
         let settings_of_ports = named.map_err(anyhow::Error::msg)?.ports;
         let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         if ports.is_empty() {
+            if let Some(driver) = arguments.driver {
+                bail!(
+                    "--driver {}: no port of {file} takes it, as none forwards by Linux's routes (FIBLookup); expected the driver in the \
+                     element, as FromDevice(af_xdp:eth1), or --port eth1=af_xdp:eth1",
+                    driver.word()
+                );
+            }
             return Ok(Some(Subject {
                 source,
                 flat: Arc::new(flat),
