@@ -36,6 +36,8 @@ use world::{Routing, World};
 
 /// Seeds of a run without variables, over all drivers.
 const SEEDS: u64 = 200;
+/// After so many seeds a line says how far it is.
+const TOLD_EVERY: usize = 250;
 const DRIVERS: [&str; 4] = ["auto", "xdp", "af_xdp", "af_packet"];
 /// Scenarios of a driver that run at a time: they mostly wait.
 const AT_A_TIME: usize = 2;
@@ -315,7 +317,12 @@ fn twin(driver: &str) {
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
-                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&seed) = seeds.get(number) else { break };
+                    if number > 0 && number % TOLD_EVERY == 0 {
+                        println!("{driver}: {number} of {} seeds", seeds.len());
+                    }
                     match run(&Scenario::of(seed), PATIENCE) {
                         End::Agreed => {}
                         End::Refused(why) => found.lock().unwrap().1.push(format!("seed {seed}: {why}")),
