@@ -65,6 +65,7 @@
 //! | `mapped` | maps of BPF programs in our memory |
 //! | `generic_netlink` | families of generic netlink, and sending to their groups |
 //! | `xdp_features` | what a driver can do with XDP |
+//! | `zero_copy` | what drivers make of frames that they fill themselves |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
@@ -100,6 +101,7 @@ mod steering;
 mod unfinished;
 mod wrappers;
 mod xdp_features;
+mod zero_copy;
 
 #[cfg(test)]
 mod testing;
@@ -161,6 +163,7 @@ pub use tap::{keep_tun_files, twin_name};
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
 pub use xdp_features::{XdpFeatureChanges, XdpFeatures};
+pub use zero_copy::frame_bytes_at;
 
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,7 +69,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use packet::Pool;
 use packet::wire::ethernet::MacAddr;
@@ -79,14 +79,14 @@ use crate::af_packet::{self, Claim};
 use crate::af_xdp::program::{Program, attach_error, in_the_way, native_problem};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
-use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, Opened, Socket, SocketOptions};
+use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
 use crate::bpf::{Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
 use crate::mtu::{largest_mtu, mtu_problem};
-use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
+use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpFeatures, XdpMode, zero_copy};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -116,6 +116,9 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
 /// How often, and how long apart, an interface is looked at whose XDP program is not ours.
 const LOOKS_FOR_OTHERS: usize = 10;
 const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// How long the kernel may take to free what a bind without copies has left, where the driver refused it.
+const LONGEST_FREEING: Duration = Duration::from_secs(5);
 
 const DEFAULT_SLOTS: u64 = 1_024;
 /// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
@@ -328,20 +331,66 @@ impl Shared {
             None => {}
         }
         let may = attached.zerocopy.unwrap_or(attached.mode == XdpMode::Native);
-        if may && let Ok(opened) = open(true) {
-            if pool.memory().is_huge() {
-                attached.zerocopy = Some(true);
-                return Ok(opened);
+        let refused = if may { self.zero_copy_problem(attached.index, pool) } else { Some(None) };
+        let mut left_behind = false;
+        match refused {
+            None => match open(true) {
+                Ok(opened) => {
+                    attached.zerocopy = Some(true);
+                    return Ok(opened);
+                }
+                Err((action, error)) => {
+                    left_behind = true;
+                    (self.claim.warn)(&format!(
+                        "port {}: packets are copied, as its card's driver refuses to go without: {action}: {error}",
+                        self.name()
+                    ));
+                }
+            },
+            Some(Some(problem)) => {
+                (self.claim.warn)(&format!(
+                    "port {}: its card could send and receive without copying: {problem}",
+                    self.name()
+                ));
             }
-            (self.claim.warn)(&format!(
-                "port {}: the interface could send and receive without copying, if the frames lay on huge pages; \
-                 reserve {} of them with `sysctl vm.nr_hugepages=...`",
-                self.name(),
-                pool.memory().bytes() >> 21
-            ));
+            Some(None) => {}
         }
         attached.zerocopy = Some(false);
-        open(false).map_err(failed)
+        let begin = Instant::now();
+        loop {
+            match open(false) {
+                // The kernel frees what was refused somewhat later.
+                Err((_, error))
+                    if left_behind
+                        && error.raw_os_error() == Some(libc::EBUSY)
+                        && begin.elapsed() < LONGEST_FREEING =>
+                {
+                    std::thread::sleep(TIME_BETWEEN_LOOKS);
+                }
+                other => return other.map_err(failed),
+            }
+        }
+    }
+
+    /// Why the frames of this pool cannot be the card's: inside, what would have to be otherwise; nothing where the driver has no
+    /// zero-copy.
+    fn zero_copy_problem(&self, index: u32, pool: &Pool) -> Option<Option<String>> {
+        if !XdpFeatures::ask(index).is_ok_and(XdpFeatures::is_zero_copy) {
+            return Some(None);
+        }
+        if !pool.memory().is_huge() {
+            let pages = pool.memory().bytes() >> 21;
+            return Some(Some(format!(
+                "the frames have to lie on huge pages; reserve {pages} of them with `sysctl vm.nr_hugepages=...`"
+            )));
+        }
+        // Longer chunks than the kernel takes are several buffers for the card too.
+        if pool.chunk_bytes() > MOST_CHUNK_BYTES {
+            return None;
+        }
+        let interface = &self.claim.interface;
+        let (driver, mtu) = (zero_copy::driver(&interface.kernel_name()).ok()?, interface.mtu().ok()?);
+        zero_copy::problem(&driver, pool.chunk_bytes(), mtu).map(Some)
     }
 
     fn socket_error(&self, queue: u32, action: &'static str, error: io::Error) -> PortError {

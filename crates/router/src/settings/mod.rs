@@ -27,7 +27,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ::ports::{Links, frame_bytes_for};
+use ::ports::{Links, frame_bytes_at, frame_bytes_for};
 use control::api::Level;
 use packet::PoolOptions;
 use toml::de::DeValue;
@@ -140,7 +140,10 @@ impl MemorySettings {
         let links = Links::ask().unwrap_or_default();
         let of_port = |port: &PortSettings| {
             let link = links.named(port.device.as_deref().unwrap_or(&port.name))?;
-            Some(frame_bytes_for(link.mtu, port.driver.is_xdp()))
+            let bytes = frame_bytes_for(link.mtu, port.driver.is_xdp());
+            let of_card =
+                port.driver.is_xdp().then(|| frame_bytes_at(link.index, &link.name, link.mtu)).flatten();
+            Some(bytes.max(of_card.unwrap_or_default()))
         };
         let needed = || ports.iter().filter_map(of_port).max();
         self.frame_size.or_else(needed).unwrap_or(PoolOptions::default().data_bytes)

@@ -320,7 +320,7 @@ fn twin(driver: &str) {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&seed) = seeds.get(number) else { break };
-                    if number > 0 && number % TOLD_EVERY == 0 {
+                    if number > 0 && number.is_multiple_of(TOLD_EVERY) {
                         println!("{driver}: {number} of {} seeds", seeds.len());
                     }
                     match run(&Scenario::of(seed), PATIENCE) {
