@@ -14,6 +14,7 @@
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make test-linux-vlan  tests of VLANs that are interfaces of Linux, in such a machine
 #   make test-psample  the test of samples for the kernel's PSAMPLE, in such a machine
+#   make rack    the router over cards that QEMU emulates, by the drivers of two kernels; CARDS=igb is one of them
 #   make docs    writes what commands print, options and types into the pages that show them
 #   make book    the pages as a book, target/book/html
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
@@ -67,7 +68,7 @@ OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages static test-packages test-bare test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
+.PHONY: help build quick packages static test-packages test-bare test-reproducible release test-release packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm packages-rack packages-packaging packages-signing rust nightly nightly-sources demo demo-cluster test test-router test-drivers test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample rack test-all ci dpdk-test lint fuzz fuzz-corpus loom sanitize docs book cargo-deny cargo-fuzz deny advisory-database advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -115,6 +116,10 @@ packages-signing:
 packages-vm:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES))
 	@sh crates/testbed/vm/kernel.sh target/vm
+
+packages-rack: packages-vm
+	@sh crates/testbed/vm/kernel.sh target/vm newest
+	@sh crates/testbed/vm/qemu.sh target/vm
 
 # The toolchain named in rust-toolchain.toml, by rustup, which Debian 13 has a package of; or another Rust that is new enough.
 rust:
@@ -228,9 +233,17 @@ test-psample: packages-vm rust
 	BRICKWAY_PSAMPLE=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test --workspace --test export psample
 
+# Cards that QEMU emulates, by their own drivers of two kernels: some minutes for each. CARDS="igb virtio" KERNELS=linux-newest are fewer.
+rack: CARDS ?= e1000 e1000e igb rtl8139 virtio vmxnet3
+rack: KERNELS ?= linux linux-newest
+rack: packages-rack rust
+	for kernel in $(KERNELS); do for card in $(CARDS); do echo "rack: $$card, $$kernel"; VM_LINUX=$$kernel RACK_IOMMU=1 \
+	  CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER="$(CURDIR)/crates/testbed/vm/rack.sh $$card" \
+	  $(LINTING) $(CARGO) test --workspace --test cards -- --nocapture --test-threads 1 || exit 1; done; done
+
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample test-packages dpdk-test loom sanitize fuzz deny book
+	$(MAKE) --no-print-directory lint test-twin test-twin-vm test-web test-linux-esp test-linux-vlan test-psample rack test-packages dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

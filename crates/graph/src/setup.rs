@@ -23,10 +23,13 @@ use crate::secrets::Secrets;
 #[derive(Clone, Default)]
 pub struct Shared {
     things: Arc<Mutex<Things>>,
+    /// The thread that makes a thing holds the lock of its key. Others that ask for it meanwhile wait.
+    making: Arc<Mutex<HashMap<Key, Arc<Mutex<()>>>>>,
 }
 
 /// Things by type and key.
-type Things = HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
+type Things = HashMap<Key, Arc<dyn Any + Send + Sync>>;
+type Key = (TypeId, String);
 
 impl Shared {
     /// Under which key lies the [`FlowKey`] of a router that is to choose the same every time it runs: a
@@ -42,7 +45,12 @@ impl Shared {
         if let Some(thing) = self.get(key) {
             return Ok(thing);
         }
-        // Made without the lock held, because making one thing may ask for another.
+        // The things' own lock is not held, because making one thing may ask for another.
+        let turn = lock(&self.making).entry((TypeId::of::<T>(), key.to_owned())).or_default().clone();
+        let _turn = lock(&turn);
+        if let Some(thing) = self.get(key) {
+            return Ok(thing);
+        }
         let made: Arc<T> = Arc::new(make()?);
         let mut things = lock(&self.things);
         things.insert((TypeId::of::<T>(), key.to_owned()), made.clone());
@@ -54,7 +62,7 @@ impl Shared {
         let things = lock(&self.things);
         let staying = things.iter().filter(|((_, key), _)| stays(key));
         let things = staying.map(|(key, thing)| (key.clone(), thing.clone())).collect();
-        Self { things: Arc::new(Mutex::new(things)) }
+        Self { things: Arc::new(Mutex::new(things)), making: Arc::default() }
     }
 
     /// Puts a thing under `key`, in the place of another one of its type.
@@ -442,6 +450,31 @@ mod tests {
         let (flat, diagnostics) = lang::compile(&source, &lang::Options::default(), &registry);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
         flat.unwrap()
+    }
+
+    #[test]
+    fn a_thing_is_made_once_however_many_ask_for_it_at_a_time() {
+        let (shared, made) = (Shared::default(), Mutex::new(0));
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let make = || {
+                        // It asks for another one.
+                        shared.get_or_make::<u64, Infallible>("other", || Ok(1))?;
+                        std::thread::yield_now();
+                        *lock(&made) += 1;
+                        Ok::<_, Infallible>(*lock(&made))
+                    };
+                    assert_eq!(*shared.get_or_make::<i32, _>("one", make).unwrap(), 1);
+                });
+            }
+        });
+        assert_eq!(*lock(&made), 1);
+        // What could not be made is made by the next who asks.
+        assert!(shared.get_or_make::<i32, _>("two", || Err(())).is_err());
+        assert_eq!(*shared.get_or_make::<i32, ()>("two", || Ok(2)).unwrap(), 2);
     }
 
     fn with_setup<R>(config: &FlatConfig, name: &str, look: impl FnOnce(&Setup<'_>) -> R) -> R {

@@ -387,7 +387,10 @@ fn wireshark_lists_the_ports_and_captures_by_them() {
     let folder = bed.network.folder.path().join("extcap");
     // To root Wireshark has one folder only, in the place of which this one stands for its own eyes.
     let (_, text) = bed.network.run("r", "tshark -G folders");
-    let theirs = text.lines().find_map(|line| line.strip_prefix("Extcap path:")).unwrap().trim();
+    // Wireshark 4.4 has "Global Extcap path" beside "Personal Extcap path"; older ones have one.
+    let path = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let theirs =
+        path("Global Extcap path:").or_else(|| path("Extcap path:")).unwrap_or_else(|| panic!("{text}"));
     let script = format!("mount --bind {} {theirs}\nexec tshark \"$@\"\n", folder.display());
     let script = bed.network.folder.write("tshark.sh", script);
     let tshark = |words: &str| format!("unshare -m sh -e {script} {words}");

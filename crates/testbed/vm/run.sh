@@ -11,6 +11,10 @@
 #   VM_CPUS         the number of CPUs (2, or 1 where QEMU emulates them)
 #   VM_MEMORY       the memory in MiB (2048)
 #   VM_ACCELERATOR  kvm or tcg; without it, kvm where a guest boots with it
+#   VM_LINUX        linux, or linux-newest, of 'kernel.sh newest' (linux)
+#   VM_QEMU         the program (qemu-system-x86_64)
+#   VM_DEVICES      more options of QEMU
+#   VM_APPEND       more words for the kernel
 #
 # Status 125: the guest stopped before the command ended; the end of its console follows.
 set -eu
@@ -19,8 +23,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../../target}/vm
 fail() { echo "vm: $*" >&2; exit 125; }
 if [ $# = 0 ]; then fail "no command; expected: run.sh COMMAND [ARGUMENT...]"; fi
-kernel=$(echo "$target"/linux/boot/vmlinuz-*)
-if ! [ -e "$kernel" ]; then fail "$target/linux: no kernel; run 'make packages-vm'"; fi
+linux=${VM_LINUX:-linux}
+kernel=$(echo "$target/$linux"/boot/vmlinuz-*)
+if ! [ -e "$kernel" ]; then fail "$target/$linux: no kernel; run 'make packages-vm', or for linux-newest 'make packages-rack'"; fi
 target=$(cd "$target" && pwd)
 version=${kernel##*/vmlinuz-}
 umask 077
@@ -62,9 +67,11 @@ cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$here/init" "$root/init"
 chmod 755 "$root/init"
 { export -p; echo "cd $(quoted "$PWD")"; echo "exec $(quoted "$@")"; } > "$root/command"
-printf '%s\n' "modules=$(quoted "$target/linux/lib/modules")" "shared=$(quoted "$VM_SHARED")" > "$root/folders"
-PATH=$PATH:/sbin:/usr/sbin modprobe -d "$target/linux" -S "$version" --show-depends -a \
-  virtio_pci virtio_console 9pnet_virtio 9p overlay > "$work/needed" || fail "modprobe: no modules of $version"
+printf '%s\n' "modules=$(quoted "$target/$linux/lib/modules")" "shared=$(quoted "$VM_SHARED")" > "$root/folders"
+needs() { PATH=$PATH:/sbin:/usr/sbin modprobe -d "$target/$linux" -S "$version" --show-depends -a "$@"; }
+# Since 7.0 the first two are in the kernel.
+{ needs -q virtio_pci virtio_console || true; } > "$work/needed"
+needs 9pnet_virtio 9p overlay >> "$work/needed" || fail "modprobe: no modules of $version"
 number=100
 sed -n 's/^insmod \([^ ]*\).*/\1/p' "$work/needed" | awk '!seen[$0]++' | while read -r module; do
   number=$((number + 1))
@@ -80,15 +87,15 @@ mkfifo "$work/output"
 exec 3<>"$work/output"
 cat "$work/output" 3>&- &
 reader=$!
-timeout --foreground -k 5 "${VM_SECONDS:-1800}" qemu-system-x86_64 \
+timeout --foreground -k 5 "${VM_SECONDS:-1800}" "${VM_QEMU:-qemu-system-x86_64}" \
   -nodefaults -no-user-config -display none -no-reboot -nic none \
   -accel "$VM_ACCELERATOR" -cpu "$cpu" -smp "${VM_CPUS:-$cpus}" -m "${VM_MEMORY:-2048}" \
-  -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 oops=panic" \
+  -kernel "$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 oops=panic ${VM_APPEND:-}" \
   -serial "file:$work/console" -device virtio-serial \
   -chardev "file,id=output,path=$work/output" -device virtserialport,chardev=output,nr=1 \
   -chardev "file,id=status,path=$work/status" -device virtserialport,chardev=status,nr=2 \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-  -virtfs "local,path=$VM_SHARED,mount_tag=shared,security_model=none" </dev/null 3>&- &
+  -virtfs "local,path=$VM_SHARED,mount_tag=shared,security_model=none" ${VM_DEVICES:-} </dev/null 3>&- &
 machine=$!
 trap 'kill $machine; exit 143' INT TERM
 result=0

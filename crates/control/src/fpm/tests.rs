@@ -330,6 +330,9 @@ struct Frr {
     directory: PathBuf,
     zebra: Option<Child>,
     staticd: Option<Child>,
+    /// FRR 10 and newer: it has staticd's configuration.
+    has_mgmtd: bool,
+    mgmtd: Option<Child>,
 }
 
 impl Frr {
@@ -345,10 +348,31 @@ impl Frr {
         )
         .unwrap();
         std::fs::write(directory.join("staticd.conf"), routes).unwrap();
-        let mut frr = Frr { directory, zebra: None, staticd: None };
+        let has_mgmtd = FilePath::new("/usr/lib/frr/mgmtd").exists();
+        let mut frr = Frr { directory, zebra: None, staticd: None, has_mgmtd, mgmtd: None };
+        frr.mgmtd = has_mgmtd.then(|| frr.start("mgmtd", &[]));
         frr.start_zebra();
         frr.staticd = Some(frr.start("staticd", &[]));
+        if has_mgmtd {
+            frr.configure(routes);
+        }
         frr
+    }
+
+    /// Types lines of the configuration, as an operator does.
+    fn configure(&self, lines: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut vtysh = Command::new("vtysh");
+        vtysh.arg("--vty_socket").arg(&self.directory).args(["-c", "configure terminal"]);
+        lines.lines().for_each(|line| _ = vtysh.args(["-c", line]));
+        loop {
+            let output = vtysh.output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{output:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn start_zebra(&mut self) {
@@ -368,12 +392,14 @@ impl Frr {
 
     fn start(&self, daemon: &str, words: &[&str]) -> Child {
         let file = |name: String| self.directory.join(name).into_os_string();
-        Command::new(FilePath::new("/usr/lib/frr").join(daemon))
+        let mut command = Command::new(FilePath::new("/usr/lib/frr").join(daemon));
+        if daemon == "zebra" || !self.has_mgmtd {
+            command.arg("-f").arg(file(format!("{daemon}.conf")));
+        }
+        command
             .args(words)
             .args(["-A", "127.0.0.1", "-P", "0", "--vty_socket"])
             .arg(&self.directory)
-            .arg("-f")
-            .arg(file(format!("{daemon}.conf")))
             .arg("-i")
             .arg(file(format!("{daemon}.pid")))
             .arg("-z")
@@ -389,6 +415,7 @@ impl Drop for Frr {
     fn drop(&mut self) {
         end(self.staticd.take());
         end(self.zebra.take());
+        end(self.mgmtd.take());
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

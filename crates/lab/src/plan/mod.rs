@@ -37,7 +37,7 @@ Columns:
   topology  its name in a cluster's file and for `brickway-lab sim`, \"-\" where neither has it
 
 Prices and watts are those of the server's file. Prices and watts of switches are options. Between veth links a server of Brickway adds 1 us
-(forwarding in the kernel) to 8 us (packet sockets). What cards add has not been measured, so the default of --latency is RouteBricks' of 2009.")]
+(forwarding in the kernel) to 8 us (packet sockets). The part of cards has not been measured, so the default of --latency is RouteBricks' of 2009.")]
 pub(crate) struct PlanArguments {
     /// Ports of the router
     #[arg(long, required_unless_present = "show_server")]

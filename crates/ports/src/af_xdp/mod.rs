@@ -62,6 +62,7 @@ mod program;
 mod ring;
 mod rx;
 mod socket;
+mod tags;
 mod tx;
 
 use packet::sync::lock;
@@ -91,6 +92,7 @@ use crate::spec::option;
 use crate::DriverDoc;
 
 pub use probe::lacks_vlan_tags;
+pub use tags::takes_tags_out;
 
 /// The driver, as specs name it.
 pub(crate) static DRIVER: DriverDoc = DriverDoc {
@@ -191,6 +193,8 @@ struct Attached {
     gives_way: bool,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
+    /// While this is there the card leaves VLAN tags in frames.
+    tags: Option<tags::Kept>,
 }
 
 /// The sockets of one receive queue and of the transmit queue of the same number.
@@ -543,17 +547,28 @@ impl Shared {
             self.claim.keep_apart();
         }
         // A veth has what its other end sends, tags beside the frame included: the cure is there.
-        if self.options.steer == Steer::Transit && !veth && probe::takes_tags_out(&link.name) {
-            (self.claim.warn)(&format!(
-                "port {name}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without; \
-                 turn it off with `ethtool -K {} rxvlan off`",
-                link.name
-            ));
+        if self.options.steer == Steer::Transit && !veth {
+            self.keep_tags(attached);
         }
         attached.index = index;
         attached.queues = link.rx_queues.min(self.options.queues);
         attached.zerocopy = None;
         self.claim.keep_promiscuous()
+    }
+
+    /// Has the card leave VLAN tags in frames.
+    fn keep_tags(&self, attached: &mut Attached) {
+        let kept = match &attached.tags {
+            Some(tags) => tags.again(),
+            None => tags::Kept::begin(self.name()).map(|tags| attached.tags = tags),
+        };
+        if let Err(error) = kept {
+            (self.claim.warn)(&format!(
+                "port {}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without, and cannot be \
+                 told not to ({error}); expected `af_packet:{0}`",
+                self.name()
+            ));
+        }
     }
 
     /// Reads what the program and the queues know of the interface.
@@ -606,6 +621,7 @@ impl AfXdpPort {
             leaves_unfinished: false,
             gives_way: false,
             largest_mtu: usize::MAX,
+            tags: None,
         };
         let mut shared = Shared {
             claim,
@@ -753,7 +769,11 @@ impl HostSteering for AfXdpPort {
     }
 
     fn follow_link(&mut self) -> Result<(), PortError> {
-        self.shared.follow_link(&mut lock(&self.shared.attached))
+        let mut attached = lock(&self.shared.attached);
+        if attached.tags.is_some() {
+            self.shared.keep_tags(&mut attached);
+        }
+        self.shared.follow_link(&mut attached)
     }
 }
 

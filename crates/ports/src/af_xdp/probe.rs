@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::interface::{EthtoolCommand, EthtoolValue, ask_driver};
+use crate::interface::{EthtoolCommand, ask_driver};
 use crate::link::{Link, Links};
 
 /// Asks about an interface. Its receive queues are those that can be used now.
@@ -32,21 +32,11 @@ unsafe impl EthtoolCommand for Channels {}
 
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-const ETHTOOL_GFLAGS: u32 = 0x25;
-/// ETH_FLAG_RXVLAN.
-const TAKES_TAGS_OUT: u32 = 1 << 8;
-
 /// Receive queues in use; `None` when the driver does not say.
 fn active_queues(name: &str) -> Option<usize> {
     let channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     let channels = ask_driver(name, channels).ok()?;
     Some((channels.receive + channels.combined) as usize).filter(|&queues| queues > 0)
-}
-
-/// Whether the card takes VLAN tags out of frames, so that XDP sees none.
-pub(super) fn takes_tags_out(name: &str) -> bool {
-    let flags = ask_driver(name, EthtoolValue { command: ETHTOOL_GFLAGS, data: 0 });
-    flags.is_ok_and(|flags| flags.data & TAKES_TAGS_OUT != 0)
 }
 
 /// Kinds of interfaces that get frames from others above the place where the kernel takes out the tag, so that a program in the
@@ -61,7 +51,7 @@ pub fn lacks_vlan_tags(kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{command, in_namespace, ip};
+    use crate::testing::{in_namespace, ip};
 
     #[test]
     fn queues_and_kind_are_the_kernels() {
@@ -72,10 +62,6 @@ mod tests {
             assert_eq!((of("left").rx_queues, of("left").kind.as_str()), (4, "veth"));
             // No ethtool channels: what the interface was made with.
             assert_eq!((of("bridge").rx_queues, of("bridge").kind.as_str()), (5, "bridge"));
-            for (switch, expected) in [("on", true), ("off", false)] {
-                command("ethtool", &format!("-K left rxvlan {switch}"));
-                assert_eq!(takes_tags_out("left"), expected);
-            }
         });
     }
 }

@@ -49,8 +49,8 @@ const MERGING: [Harmful; 2] = [
     },
 ];
 
-/// With AF_XDP: the tag goes beside the packet, where an XDP program does not see it. A veth does it at its
-/// other end.
+/// With AF_XDP: the tag goes beside the packet, where an XDP program does not see it. A port has its card leave tags in the packet, if
+/// the card can. A veth takes them out at its other end.
 const STRIPPED_TAGS: Harmful = Harmful {
     feature: "rx-vlan-offload",
     switch: "rxvlan",
@@ -122,7 +122,7 @@ pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_v
         Some(make(name, harmful.what, harmful.why, remedy))
     };
     findings.extend(MERGING.iter().filter_map(|harmful| finding(harmful, Finding::bad)));
-    if driver.is_xdp() && !is_veth {
+    if driver.is_xdp() && !is_veth && features.fixed_on(STRIPPED_TAGS.feature) == Some(true) {
         findings.extend(finding(&STRIPPED_TAGS, Finding::bad));
     }
     if driver == Driver::AfPacket {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
-use ports::{PERMITTED_MARK, Unmerged};
+use ports::{Links, PERMITTED_MARK, Unmerged, takes_tags_out};
 
 use crate::features::vlan::vlan_of;
 use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
@@ -22,6 +22,27 @@ pub(crate) struct Filtered {
     pub(crate) ports: Vec<PortSettings>,
     /// The route to their source that Linux has to ask of packets, if that is checked.
     pub(crate) source: Option<SourceRoute>,
+}
+
+impl Filtered {
+    /// Looks whether the filters see the tags of all packets, once the ports are open: these have their cards leave tags in.
+    ///
+    /// # Errors
+    /// A card takes them out all the same.
+    pub(crate) fn check(&self) -> Result<()> {
+        let links = Links::ask().unwrap_or_default();
+        let is_blind = |port: &&PortSettings| {
+            let link = links.named(&ports::kernel_name(&port.name));
+            port.driver.is_xdp() && link.is_some_and(|link| link.kind != "veth" && takes_tags_out(&link.name))
+        };
+        match self.ports.iter().find(is_blind) {
+            None => Ok(()),
+            Some(PortSettings { name, .. }) => Err(anyhow!(
+                "port {name}: its card takes VLAN tags out of frames and cannot be told not to, so that filters do not see them; \
+                 expected {name}=af_packet:{name}"
+            )),
+        }
+    }
 }
 
 /// The filters' hold on Linux.

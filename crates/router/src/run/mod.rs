@@ -531,6 +531,9 @@ pub(crate) fn operate(
             bail!("--read {path}: no element named '{element}'");
         }
     }
+    if let Some(filtered) = &filtered {
+        filtered.check()?;
+    }
     let filtered = filtered.filter(|_| guard.is_none());
     if guard.is_none() && filtered.is_none() && mirror.is_some() {
         drop_in::lift(&settings.ports);
