@@ -40,7 +40,13 @@ cp "$project/LICENSE-MIT" "$project/LICENSE-APACHE" "$build"
 cp -r "$project/data" "$build/tables"
 # What a crate with elements of one's own is built with.
 mkdir "$build/source"
-(cd "$project" && git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates examples | xargs -0 cp --parents -t "$build/source")
+cd "$project"
+if [ "$(git rev-parse --show-toplevel 2> /dev/null)" = "$project" ]; then
+  git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates examples
+else
+  find Cargo.toml Cargo.lock rust-toolchain.toml crates examples -name target -prune -o -type f -print0
+fi | xargs -0 cp --parents -t "$build/source"
+cd - > /dev/null
 cp "$project/packaging/brickway.sysusers" "$project/packaging/brickway.tmpfiles" "$build/units"
 cp "$project/CHANGELOG.md" "$project/SECURITY.md" "$build/pages"
 # The licences of what is linked into the programs.

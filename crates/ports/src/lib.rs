@@ -133,7 +133,7 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
 pub use af_packet::linux_frames::{LinuxFrame, LinuxFrames};
-pub use af_xdp::{lacks_vlan_tags, takes_tags_out};
+pub use af_xdp::{lacks_vlan_tags, restore_cards, takes_tags_out};
 pub use bpf::tcx_programs;
 pub use device_counts::{DeviceCounts, DeviceTraffic, Devices};
 pub use error::PortError;

@@ -14,8 +14,7 @@ use netns::router::{PROGRAM, between_hosts, start, warm_up};
 use testbed::documents::{DocumentedCommand, commands_of, lost_lines, remake};
 
 /// The list of rules that docs/firewall.md prints.
-const RULES: &str =
-    "10 permit tcp any 192.0.2.0/24 port 80-443 in eth1\n20 permit icmp any any\n30 deny any any any\n";
+const RULES: &str = "10 permit tcp any 192.0.2.0/24 port 80-443 in eth1\n20 permit tcp any any established\n30 permit icmp any any\n40 deny any any any\n";
 
 /// Commands that begin with these words have tests of their own; they need a cluster, a VLAN device, which this kernel may not have, or
 /// some ten seconds.

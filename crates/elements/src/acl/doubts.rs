@@ -24,11 +24,46 @@ pub(super) fn doubts(rules: &[Rule], said: Option<Action>, of_settings: bool) ->
     let is_new = of_settings && said.is_none() && default == Action::Deny && !rules.iter().any(matches_all);
     let versions = [IpVersion::V4, IpVersion::V6].into_iter();
     let ends = versions.filter(|&version| ends_path_mtu(rules, default, version));
+    let one_way = (default == Action::Deny || rules.iter().any(denies_all)).then(|| one_way(rules)).flatten();
     is_new
         .then(|| DENIED_NOW.to_owned())
         .into_iter()
         .chain(ends.map(|version| told(rules, version)))
+        .chain(one_way)
         .collect()
+}
+
+/// Whether no packet of some family passes this rule.
+fn denies_all(rule: &Rule) -> bool {
+    rule.action == Action::Deny && rule.protocol.is_none() && !rule.fragment && is_for_all_ways(rule)
+}
+
+/// What to say of a list that permits TCP to servers and none of their answers, which a list without state has to permit too.
+fn one_way(rules: &[Rule]) -> Option<String> {
+    let tcp = IpProtocol::TCP.0;
+    let permits = |rule: &&Rule| rule.action == Action::Permit && !rule.fragment;
+    let overlap = |one: Option<IpNet>, other: Option<IpNet>| match (one, other) {
+        (Some(one), Some(other)) => one.contains(&other) || other.contains(&one),
+        _ => true,
+    };
+    let to_servers = |rule: &&Rule| {
+        permits(rule) && rule.protocol == Some(tcp) && rule.destination_ports.is_some() && !rule.established
+    };
+    let answers = |to: &Rule| {
+        rules.iter().filter(permits).any(|rule| {
+            rule.protocol.is_none_or(|its| its == tcp)
+                && rule.destination_ports.is_none()
+                && overlap(rule.source, to.destination)
+                && overlap(rule.destination, to.source)
+                && (rule.input.is_none() || rule.input != to.input)
+        })
+    };
+    let rule = rules.iter().filter(to_servers).find(|rule| !answers(rule))?;
+    Some(format!(
+        "the access list permits TCP to a server by rule {} and denies the answers: lists have no state; \
+         a rule 'permit tcp any any established' permits them",
+        rule.sequence
+    ))
 }
 
 /// The ICMP message by which senders learn the MTU of a path, RFC 1191 section 4 and RFC 4443 section 3.2: its protocol, type and code.
@@ -54,7 +89,6 @@ fn is_for_all_ways(rule: &Rule) -> bool {
 fn ends_path_mtu(rules: &[Rule], default: Action, version: IpVersion) -> bool {
     let (icmp, kind, code) = too_big(version);
     let is_for = |rule: &&Rule| rule.version.is_none_or(|its| its == version);
-    let denies_all = |rule: &Rule| rule.protocol.is_none() && !rule.fragment && is_for_all_ways(rule);
     let decides = |rule: &&Rule| match rule.action {
         Action::Permit => rule.protocol != Some(icmp),
         Action::Deny => denies_all(rule),
@@ -110,6 +144,7 @@ mod tests {
             doubt if doubt.contains("icmp-type 3/4") => "4",
             doubt if doubt.contains("denies nothing") => "nothing",
             doubt if doubt.contains("before 0.1.0 they passed") => "new",
+            doubt if doubt.contains("denies the answers") => "one way",
             doubt => panic!("{doubt}"),
         };
         all.iter().map(short).collect::<Vec<_>>().join("; ")
@@ -141,6 +176,18 @@ mod tests {
         assert_eq!(doubts_of("deny any any any", Some(Action::Deny)), "");
         assert_eq!(doubts_of("deny any any any\npermit icmp any any", Some(Action::Permit)), "");
         let web = "permit tcp any 192.0.2.0/24 port 80\npermit icmp any any\ndeny any any any";
-        assert_eq!(doubts_of(web, Some(Action::Permit)), "");
+        assert_eq!(doubts_of(web, Some(Action::Permit)), "one way");
+        for answers in [
+            "permit tcp any any established",
+            "permit tcp 192.0.2.0/24 port 80 any",
+            "permit any 192.0.0.0/16 any",
+            "permit any any any in 2",
+        ] {
+            assert!(!doubts_of(&format!("{answers}\n{web}"), None).contains("one way"), "{answers}");
+        }
+        for others in ["permit tcp 198.51.100.0/24 any", "permit udp any any", "permit tcp any any port 22"] {
+            assert!(doubts_of(&format!("{others}\n{web}"), None).contains("one way"), "{others}");
+        }
+        assert_eq!(doubts_of("deny tcp any any port 22", None), "");
     }
 }

@@ -30,7 +30,8 @@ The first row is the proposal: a mesh while a server has room for its links, els
 Columns:
   link      the most that a link carries each way, whatever the traffic, and its cables
   work      the traffic that a server receives and processes, when it is even and in the worst case
-  Mpps      million packets a second of the worst case, in frames of --frame bytes
+  Mpps      million packets a second of the worst case, in frames of --frame bytes; whether a processor does that says
+            `brickway-lab model`, as a plan reckons with slots and links alone
   relay     the traffic of a relay
   hops      servers and relays on the longest way
   us        microseconds there, hops times --latency

@@ -8,8 +8,8 @@ use crate::af_packet::ring::{Received, Ring, RingKind};
 use crate::af_packet::rx::{ADDRESS_OFFSET, TAG_BYTES, insert_tag};
 use crate::af_packet::socket;
 
-/// Memory of the ring. Who reads it comes some hundred times a second.
-const RING_BYTES: usize = 16 << 20;
+/// The least room of a ring, in frames.
+const LEAST_SLOTS: usize = 64;
 
 /// A frame that Linux has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct LinuxFrame {
     pub time_ns: u64,
     /// Its length, in bytes; Linux may have merged it from several packets.
     pub length: u32,
-    /// Its first bytes.
+    /// Its first bytes: as many as were asked for, or some more.
     pub data: Vec<u8>,
 }
 
@@ -32,25 +32,25 @@ pub struct LinuxFrames {
     socket: OwnedFd,
     index: i32,
     head: usize,
-    bytes: usize,
 }
 
 impl LinuxFrames {
-    /// Begins to take the first so many bytes of each frame of the interface with this number.
+    /// Begins to take the first so many bytes of each frame of the interface with this number. Frames that wait to be taken have so
+    /// many bytes of memory, and room for [`LEAST_SLOTS`] at least.
     ///
     /// # Errors
     /// The kernel has no packet sockets, no memory, no such interface, or this process may not.
-    pub fn of(index: i32, bytes: usize) -> io::Result<Self> {
+    pub fn of(index: i32, bytes: usize, memory: usize) -> io::Result<Self> {
         let socket = socket::open()?;
         socket::set(
             &socket,
             libc::PACKET_VERSION,
             &(libc::tpacket_versions::TPACKET_V2 as libc::c_int),
         )?;
-        let slots = RING_BYTES / Ring::slot_bytes(bytes);
-        let ring = Ring::new(&socket, RingKind::Receive, slots.max(2), bytes)?;
+        let slots = memory / Ring::slot_bytes(bytes);
+        let ring = Ring::new(&socket, RingKind::Receive, slots.max(LEAST_SLOTS), bytes)?;
         socket::bind(&socket, index, true)?;
-        Ok(Self { ring, socket, index, head: 0, bytes })
+        Ok(Self { ring, socket, index, head: 0 })
     }
 
     /// Whether the interface with this number is still the same one.
@@ -58,7 +58,7 @@ impl LinuxFrames {
         self.index == index && socket::is_on(&self.socket, index)
     }
 
-    /// Takes the next frame that there is.
+    /// Takes the next frame that there is; [`None`] too where the kernel's numbers of one make no sense.
     pub fn take(&mut self) -> Option<LinuxFrame> {
         let status = self.ring.status(self.head);
         if status & libc::TP_STATUS_USER == 0 {
@@ -67,7 +67,7 @@ impl LinuxFrames {
         #[allow(unsafe_code, reason = "reading a slot of the ring")]
         // SAFETY: the slot is ours: its status says so. It is handed over below, when the result is no more used.
         let received = unsafe { self.ring.received(self.head) };
-        let frame = frame(received, status, self.bytes);
+        let frame = frame(received, status);
         self.ring.set_status(self.head, libc::TP_STATUS_KERNEL);
         self.head = self.ring.next(self.head);
         frame
@@ -80,7 +80,7 @@ impl LinuxFrames {
 }
 
 /// The frame of a slot, with the VLAN tag that the kernel took out of it; none where the kernel's numbers make no sense.
-fn frame(slot: Received<'_>, status: u32, bytes: usize) -> Option<LinuxFrame> {
+fn frame(slot: Received<'_>, status: u32) -> Option<LinuxFrame> {
     let header = slot.header();
     let data = slot.bytes(usize::from(header.tp_mac), header.tp_snaplen as usize)?;
     let address = slot.bytes(ADDRESS_OFFSET, size_of::<libc::sockaddr_ll>())?;
@@ -94,7 +94,6 @@ fn frame(slot: Received<'_>, status: u32, bytes: usize) -> Option<LinuxFrame> {
     } else {
         whole.copy_from_slice(data);
     }
-    whole.truncate(bytes);
     let time_ns = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
     Some(LinuxFrame { is_sent, time_ns, length: header.tp_len + tag as u32, data: whole })
 }
@@ -112,7 +111,7 @@ mod tests {
             veth_pair("left", "right");
             let frames = |name, bytes| {
                 let index = Interface::new(name).unwrap().index().unwrap();
-                LinuxFrames::of(index, bytes).unwrap()
+                LinuxFrames::of(index, bytes, 1 << 20).unwrap()
             };
             let (mut at_left, mut at_right) = (frames("left", 100), frames("right", 100));
             let mut left = open("left", &OpenOptions::default()).unwrap();
@@ -126,7 +125,7 @@ mod tests {
                 seen.len() >= 2
             });
             let seen: Vec<_> = seen.iter().map(|frame| (frame.is_sent, frame.length, &frame.data[..])).collect();
-            assert_eq!(seen, [(false, 60, &plain[..]), (false, 1_518, &tagged[..100])]);
+            assert_eq!(seen, [(false, 60, &plain[..]), (false, 1_518, &tagged[..])]);
             assert_eq!(at_left.take(), None);
             assert!(at_right.is_on(at_right.index) && !at_right.is_on(at_left.index));
             // Nobody takes them.

@@ -92,7 +92,7 @@ use crate::spec::option;
 use crate::DriverDoc;
 
 pub use probe::lacks_vlan_tags;
-pub use tags::takes_tags_out;
+pub use tags::{restore_cards, takes_tags_out};
 
 /// The driver, as specs name it.
 pub(crate) static DRIVER: DriverDoc = DriverDoc {
@@ -178,6 +178,10 @@ struct Shared {
 
 /// The program on its interface.
 struct Attached {
+    /// While this is there the card leaves VLAN tags in frames. It goes first: the next router begins when the program is gone.
+    tags: Option<tags::Kept>,
+    /// Whether the interface is one whose tags are looked after: no veth, of a router that forwards beside Linux.
+    keeps_tags: bool,
     program: Program,
     /// What a `host:` port has to know while the program is attached.
     passage: Option<passage::Entry>,
@@ -193,8 +197,6 @@ struct Attached {
     gives_way: bool,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
-    /// While this is there the card leaves VLAN tags in frames.
-    tags: Option<tags::Kept>,
 }
 
 /// The sockets of one receive queue and of the transmit queue of the same number.
@@ -547,7 +549,8 @@ impl Shared {
             self.claim.keep_apart();
         }
         // A veth has what its other end sends, tags beside the frame included: the cure is there.
-        if self.options.steer == Steer::Transit && !veth {
+        attached.keeps_tags = self.options.steer == Steer::Transit && !veth;
+        if attached.keeps_tags {
             self.keep_tags(attached);
         }
         attached.index = index;
@@ -622,6 +625,7 @@ impl AfXdpPort {
             gives_way: false,
             largest_mtu: usize::MAX,
             tags: None,
+            keeps_tags: false,
         };
         let mut shared = Shared {
             claim,
@@ -770,7 +774,7 @@ impl HostSteering for AfXdpPort {
 
     fn follow_link(&mut self) -> Result<(), PortError> {
         let mut attached = lock(&self.shared.attached);
-        if attached.tags.is_some() {
+        if attached.keeps_tags {
             self.shared.keep_tags(&mut attached);
         }
         self.shared.follow_link(&mut attached)

@@ -1,6 +1,9 @@
 //! VLAN tags stay in the frames that a card receives: XDP programs see no others.
 
 use std::io;
+use std::sync::{Arc, Mutex};
+
+use packet::sync::lock;
 
 use crate::interface::{EthtoolValue, Interface, ask_driver};
 
@@ -27,7 +30,20 @@ fn set(name: &str, takes: bool) -> io::Result<()> {
 
 /// While this is there a card leaves tags in frames that took them out before. A process that is killed leaves it so.
 pub(super) struct Kept {
-    interface: Interface,
+    interface: Arc<Interface>,
+}
+
+/// The cards that are to take tags out again.
+static CHANGED: Mutex<Vec<Arc<Interface>>> = Mutex::new(Vec::new());
+
+/// Has all cards of this process's ports take tags out again that did so before, for a process that is about to end.
+pub fn restore_cards() {
+    std::mem::take(&mut *lock(&CHANGED)).iter().for_each(|interface| restore(interface));
+}
+
+fn restore(interface: &Interface) {
+    // The interface may be gone.
+    let _ = set(&interface.kernel_name(), true);
 }
 
 impl Kept {
@@ -36,10 +52,11 @@ impl Kept {
     /// # Errors
     /// It cannot, or we lack the right (CAP_NET_ADMIN).
     pub(super) fn begin(name: &str) -> io::Result<Option<Self>> {
-        let interface = Interface::existing(name).map_err(io::Error::other)?;
+        let interface = Arc::new(Interface::existing(name).map_err(io::Error::other)?);
         if !takes_tags_out(&interface.kernel_name()) {
             return Ok(None);
         }
+        lock(&CHANGED).push(interface.clone());
         let kept = Kept { interface };
         kept.again()?;
         Ok(Some(kept))
@@ -59,8 +76,12 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // The interface may be gone.
-        let _ = set(&self.interface.kernel_name(), true);
+        let mut changed = lock(&CHANGED);
+        let before = changed.len();
+        changed.retain(|interface| !Arc::ptr_eq(interface, &self.interface));
+        if changed.len() < before {
+            restore(&self.interface);
+        }
     }
 }
 
@@ -84,6 +105,13 @@ mod tests {
             drop(kept);
             assert!(takes_tags_out("left") && command("ethtool", "-k left").contains("rx-vlan-offload: on"));
             assert!(Kept::begin("none").is_err());
+            // Once, for a port that stays to the end of the process.
+            let kept = Kept::begin("left").unwrap().unwrap();
+            restore_cards();
+            assert!(takes_tags_out("left"));
+            command("ethtool", "-K left rxvlan off");
+            drop(kept);
+            assert!(!takes_tags_out("left"));
         });
     }
 }

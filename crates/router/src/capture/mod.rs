@@ -63,7 +63,9 @@ pub(crate) use trace::{TraceArguments, trace};
 
 Linux's packets of a port are captured too: those to the router itself, those that Linux forwards (\"left to Linux\"), and those that
 it sends (\"sent by Linux\"). Linux may have merged them. On ports with driver af_packet they are not captured; tcpdump on the
-interface sees them. Times are those of the worker's turn, or of Linux, in UTC. A client that is too slow loses packets, which are counted at the end, and the router none.
+interface sees them. A client that is too slow loses packets, which are counted at the end. While a port is captured, workers take
+what the kernel forwarded: such packets may be overtaken by Linux's of the same flow, and workers that cannot keep up drop some
+(brickway show drops). Times are in UTC.
 A capture ends when the router reads its settings or its configuration again. Only root and the group that may change the router
 may capture: [control] write_group.
 

@@ -96,8 +96,10 @@ impl Samples {
         self.draws += 1 + sample.lost;
         for reader in self.readers.values_mut() {
             let one_in = u64::from(reader.one_in);
+            let is_first = !reader.skipped.contains_key(&sample.input);
             let (due, lost) = reader.skipped.entry(sample.input).or_default();
-            *due += sample.stands_for;
+            // The first one may stand for packets of before the reader came, when the program drew for others and more seldom.
+            *due += if is_first { sample.stands_for.min(drawn) } else { sample.stands_for };
             // Of `one_in / drawn` draws one is this reader's.
             *lost += sample.lost * drawn.min(one_in);
             if reader.random.below(one_in) >= drawn {
@@ -155,6 +157,21 @@ mod tests {
         assert_eq!((all[0].data.len(), part[0].data.len()), (20, 50));
         samples.end(often);
         assert_eq!(samples.wanted(), (40, 50));
+    }
+
+    #[test]
+    fn packets_of_before_a_reader_came_are_not_its() {
+        let mut samples = Samples::default();
+        let seldom = samples.begin(1_000, 60);
+        samples.give(&sample(0, 1_000));
+        let all = samples.begin(1, 60);
+        // 700 passed since the draw before, when only the first reader was there.
+        samples.give(&sample(0, 700));
+        samples.give(&sample(0, 1));
+        let stand_for =
+            |samples: VecDeque<KernelSample>| samples.iter().map(|sample| sample.stands_for).sum::<u64>();
+        assert_eq!(stand_for(samples.take(all)), 2);
+        assert_eq!(stand_for(samples.take(seldom)) % 1_000, 0);
     }
 
     #[test]

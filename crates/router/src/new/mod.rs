@@ -77,6 +77,18 @@ fn relative(from: &Path, to: &Path) -> Result<PathBuf> {
     Ok(up.chain(to.components().skip(common).map(|part| part.as_os_str())).collect())
 }
 
+/// A text with words in the place of markers. What is put in has no markers, whatever it says.
+fn filled(mut text: &str, words: &[(&str, &str)]) -> String {
+    let mut filled = String::new();
+    loop {
+        let places = words.iter().filter_map(|(marker, word)| Some((text.find(marker)?, marker, word)));
+        let Some((at, marker, word)) = places.min_by_key(|(at, ..)| *at) else { return filled + text };
+        filled.push_str(&text[..at]);
+        filled.push_str(word);
+        text = &text[at + marker.len()..];
+    }
+}
+
 /// A class's name as a module: `RedMark` is `red_mark`.
 fn module(name: &str) -> String {
     let mut module = String::new();
@@ -113,10 +125,8 @@ pub(crate) fn new(arguments: &NewArguments) -> Result<ExitCode> {
     let named = if tree.is_absolute() { tree.clone() } else { relative(&folder, &tree)? };
     for (path, text) in FILES {
         let path = folder.join(path.replace("MODULE", &module));
-        let text = text
-            .replace("CLASS_NAME", name)
-            .replace("MODULE", &module)
-            .replace("TREE", &named.display().to_string());
+        let named = named.display().to_string();
+        let text = filled(text, &[("CLASS_NAME", name), ("MODULE", &module), ("TREE", &named)]);
         write(&path, &text).with_context(|| path.display().to_string())?;
         say_line!("{}", path.display());
     }
@@ -149,6 +159,15 @@ mod tests {
         {
             assert_eq!(super::relative(&at(from), &at(to)).unwrap(), Path::new(expected));
         }
+    }
+
+    #[test]
+    fn a_class_may_have_the_name_of_a_marker() {
+        let words = [("CLASS_NAME", "RedTREE"), ("TREE", "/a/CLASS_NAME"), ("MODULE", "red_tree")];
+        assert_eq!(
+            super::filled("CLASS_NAME in MODULE of TREE.", &words),
+            "RedTREE in red_tree of /a/CLASS_NAME."
+        );
     }
 
     #[test]

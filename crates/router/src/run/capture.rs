@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use control::api::{CaptureCounts, CaptureQuery, CaptureRow, Rows, SeenPacket, TraceQuery, Unanswered};
 use graph::context::{Observer, Place, Watched};
@@ -17,7 +17,7 @@ use super::meter;
 use super::sampled::{InKernelSamples, Interfaces};
 use crate::capture::places::{self, DROPS, Needs, Places, Spot};
 use crate::capture::recorder::{
-    Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts,
+    Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts, now_ns,
 };
 use crate::capture::sampler::Sampler;
 use crate::flows::key::Parsed;
@@ -26,6 +26,11 @@ use crate::flows::key::Parsed;
 const MOST: usize = 4;
 /// The shortest and longest packet data of a capture, in bytes.
 const SHORTEST: usize = 64;
+/// How long after its time, in nanoseconds, a packet may be recorded.
+const LONGEST_RECORDING: u64 = 10_000_000;
+/// Packets that wait for older ones.
+const MOST_WAITING: usize = 8_192;
+const MOST_WAITING_BYTES: usize = 32 << 20;
 /// The longest packet data of what Linux merged, if so much is asked for.
 const LONGEST_MERGED: usize = 65_549;
 /// Bytes of a packet that a trace shows.
@@ -169,6 +174,7 @@ impl Live {
             rows,
             sampled,
             of_linux,
+            waiting: Vec::new(),
             sent: 0,
             counted,
         };
@@ -218,6 +224,7 @@ impl Live {
             rows,
             sampled: None,
             of_linux: None,
+            waiting: Vec::new(),
             sent: 0,
             counted: Instant::now(),
         };
@@ -257,6 +264,8 @@ struct Stream<'a, 'r> {
     rows: &'a mut Rows<'r>,
     sampled: Option<Sampled<'a>>,
     of_linux: Option<OfLinux<'a>>,
+    /// What was read and may have older packets behind it, by time.
+    waiting: Vec<(u64, SeenPacket)>,
     sent: u64,
     /// When counts were sent last.
     counted: Instant,
@@ -298,36 +307,58 @@ impl Stream<'_, '_> {
         }
     }
 
-    /// Sends some of what there is in the order of its time, and returns how many packets that were.
+    /// Reads some of what there is, sends what nothing older can come behind, in the order of its time, and returns how many packets it
+    /// read or sent.
     fn send_page(&mut self, most: Option<u64>, is_trace: bool) -> Result<usize, Unanswered> {
+        let begin = now_ns();
         // Before the rings: what workers handed to Linux is in these, if it is here.
         if let Some(of_linux) = &mut self.of_linux {
             of_linux.read(&self.places);
         }
         let mut page: Vec<(usize, Box<Record>)> = Vec::new();
-        let mut are_empty = true;
+        // All that workers recorded until then is read.
+        let mut read_until = begin;
         for (copy, records) in self.records.iter_mut().enumerate() {
             let before = page.len();
             page.extend((0..PAGE).map_while(|_| records.take()).map(|record| (copy, record)));
-            are_empty &= page.len() - before < PAGE;
+            if page.len() - before == PAGE {
+                read_until = read_until.min(page.last().map_or(0, |(_, record)| record.time_ns));
+            }
         }
-        let mut packets: Vec<(u64, SeenPacket)> = Vec::with_capacity(page.len());
+        // Nothing older than this is still to come.
+        let mut oldest = read_until.min(begin.saturating_sub(LONGEST_RECORDING));
+        let read = page.len();
         for (copy, record) in page {
             if let (Some(of_linux), Place::Edge(edge)) = (&mut self.of_linux, record.place)
                 && self.places.spots[edge].direction == "in"
             {
                 of_linux.note(&self.places.spots[edge].interface, &record);
             }
-            packets.push((record.time_ns, self.describe(copy, &record, is_trace)));
+            let packet = self.describe(copy, &record, is_trace);
+            self.waiting.push((record.time_ns, packet));
             self.records[copy].give_back(record);
         }
-        let of_linux = self.of_linux.as_mut().filter(|of_linux| are_empty || of_linux.is_full());
-        let sampled = self.sampled.as_mut().map(|sampled| sampled.take(&self.places)).unwrap_or_default();
-        let others = of_linux.map(OfLinux::take).unwrap_or_default().into_iter().chain(sampled);
-        packets.extend(others.map(|packet| (packet.time_ns, packet)));
-        packets.sort_by_key(|(time_ns, _)| *time_ns);
-        let found = packets.len();
-        for (_, mut packet) in packets {
+        let mut others: Vec<SeenPacket> =
+            self.sampled.as_mut().map(|sampled| sampled.take(&self.places)).unwrap_or_default();
+        if let Some(of_linux) = &mut self.of_linux
+            && let Some((first, last)) = of_linux.times()
+        {
+            if last <= read_until {
+                others.extend(of_linux.take());
+            } else {
+                oldest = oldest.min(first);
+            }
+        }
+        let read = read + others.len();
+        self.waiting.extend(others.into_iter().map(|packet| (packet.time_ns, packet)));
+        // The sort leaves what it sorted before nearly as it is.
+        self.waiting.sort_by_key(|(time_ns, _)| *time_ns);
+        let is_at_rest = is_trace || (read == 0 && self.records.iter().all(Records::is_over));
+        let due = self.waiting.partition_point(|(time_ns, _)| is_at_rest || *time_ns <= oldest);
+        let bytes: usize = self.waiting.iter().map(|(_, packet)| packet.data.len()).sum();
+        let due = due.max(self.waiting.len().saturating_sub(MOST_WAITING));
+        let due = if bytes > MOST_WAITING_BYTES { self.waiting.len() } else { due };
+        for (_, mut packet) in self.waiting.drain(..due).collect::<Vec<_>>() {
             if most.is_none_or(|most| self.sent < most) {
                 self.sent += 1;
                 if !is_trace {
@@ -336,7 +367,7 @@ impl Stream<'_, '_> {
                 self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
             }
         }
-        Ok(found)
+        Ok(read + due)
     }
 
     fn describe(&self, copy: usize, record: &Record, is_trace: bool) -> SeenPacket {
@@ -455,7 +486,7 @@ impl<'a> Sampled<'a> {
             (self.interfaces, self.looked) = (self.live.interfaces(places), Instant::now());
         }
         let mut packets = Vec::new();
-        let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let time_ns = now_ns();
         for (input, sample) in self.samples.take() {
             if self.filter.as_ref().is_some_and(|filter| !filter.selects(true, &sample.data, sample.length)) {
                 continue;

@@ -6,7 +6,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use control::api::SeenPacket;
-use ports::LinuxFrames;
+use ports::{LinuxFrame, LinuxFrames};
 
 use super::capture::hex;
 use super::live::Live;
@@ -15,8 +15,11 @@ use crate::capture::recorder::{Filter, Record};
 
 /// How often interfaces are looked up, and how long a packet that a worker had may be on its way back to Linux.
 const LOOK: Duration = Duration::from_secs(1);
-/// Packets that wait until it is known that no worker had them.
+/// Packets that wait until it is known that no worker had them, and their bytes.
 const MOST_WAITING: usize = 4_096;
+const MOST_WAITING_BYTES: usize = 4 << 20;
+/// Memory of all rings of a capture. A port's part has room for some frames at least.
+const RING_BYTES: usize = 32 << 20;
 /// Bytes of both link addresses of a frame.
 const LINK_ADDRESSES: usize = 12;
 
@@ -27,11 +30,12 @@ pub(super) struct OfLinux<'a> {
     filter: Option<Filter>,
     ports: Vec<PortOfLinux>,
     looked: Instant,
-    /// What workers had lately: they hand some of it to Linux, where it comes in once more. By its hash, how often, this second and
-    /// the one before.
+    rotated: Instant,
+    /// What workers had lately: they hand some of it to Linux, where it comes in once more. By its hash, how often, of late and before.
     handed: [HashMap<u64, u32>; 2],
     hasher: RandomState,
-    waiting: Vec<(u64, SeenPacket)>,
+    /// With the place of the port, and the hash.
+    waiting: Vec<(usize, u64, LinuxFrame)>,
 }
 
 struct PortOfLinux {
@@ -41,6 +45,8 @@ struct PortOfLinux {
     frames: Option<LinuxFrames>,
     captured: u64,
     lost: u64,
+    /// Whether it was said that they are not to be had.
+    is_told: bool,
 }
 
 impl<'a> OfLinux<'a> {
@@ -55,7 +61,14 @@ impl<'a> OfLinux<'a> {
         for spot in places.spots.iter().filter(|spot| places.are_ports() && is_apart(&spot.interface)) {
             let known = ports.iter().position(|port| port.name == spot.interface).unwrap_or_else(|| {
                 let name = spot.interface.clone();
-                ports.push(PortOfLinux { name, directions: [false; 2], frames: None, captured: 0, lost: 0 });
+                ports.push(PortOfLinux {
+                    name,
+                    directions: [false; 2],
+                    frames: None,
+                    captured: 0,
+                    lost: 0,
+                    is_told: false,
+                });
                 ports.len() - 1
             });
             ports[known].directions[usize::from(spot.direction == "out")] = true;
@@ -66,6 +79,7 @@ impl<'a> OfLinux<'a> {
             filter,
             ports,
             looked: Instant::now(),
+            rotated: Instant::now(),
             handed: Default::default(),
             hasher: RandomState::new(),
             waiting: Vec::new(),
@@ -86,47 +100,47 @@ impl<'a> OfLinux<'a> {
             return;
         }
         let interfaces = self.live.interfaces(places);
+        let memory = RING_BYTES / self.ports.len();
         for port in &mut self.ports {
             let index = interfaces.by_name.get(&port.name).and_then(|&index| i32::try_from(index).ok());
             let Some(index) = index.filter(|&index| index > 0) else { continue };
             if port.frames.as_ref().is_none_or(|frames| !frames.is_on(index)) {
                 // Without them the counts say what is not captured.
-                port.frames = LinuxFrames::of(index, self.bytes).ok();
+                let frames = LinuxFrames::of(index, self.bytes, memory);
+                if let Err(error) = &frames
+                    && !std::mem::replace(&mut port.is_told, true)
+                {
+                    let name = &port.name;
+                    tracing::warn!("port {name}: its packets that Linux has are not captured: {error}");
+                }
+                port.frames = frames.ok();
             }
         }
-        self.handed[1] = mem::take(&mut self.handed[0]);
         self.looked = Instant::now();
     }
 
-    /// Reads what came. It waits until [`OfLinux::take`], before which all that workers recorded meanwhile is noted.
+    /// Reads what came, once all that was read before is taken. It waits until [`OfLinux::take`], before which all that workers
+    /// recorded until [`OfLinux::newest`] is noted.
     pub(super) fn read(&mut self, places: &Places) {
         if self.looked.elapsed() >= LOOK {
             self.look(places);
         }
-        for port in &mut self.ports {
+        let (mut bytes, is_taken) = (0, self.waiting.is_empty());
+        for (place, port) in self.ports.iter_mut().enumerate() {
             let Some(frames) = &mut port.frames else { continue };
             port.lost += frames.lost();
-            while self.waiting.len() < MOST_WAITING {
-                let Some(frame) = frames.take() else { break };
+            while is_taken && self.waiting.len() < MOST_WAITING && bytes < MOST_WAITING_BYTES {
+                let Some(mut frame) = frames.take() else { break };
                 let is_selected = || {
                     self.filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length))
                 };
                 if !port.directions[usize::from(frame.is_sent)] || !is_selected() {
                     continue;
                 }
-                let seen = SeenPacket {
-                    time_ns: frame.time_ns,
-                    interface: port.name.clone(),
-                    direction: if frame.is_sent { "out" } else { "in" }.to_owned(),
-                    verdict: if frame.is_sent { "sent by Linux" } else { "left to Linux" }.to_owned(),
-                    is_ethernet: true,
-                    length: frame.length,
-                    stands_for: 1,
-                    data: hex(&frame.data),
-                    ..SeenPacket::default()
-                };
+                frame.data.truncate(self.bytes);
+                bytes += frame.data.len();
                 let hash = hash(&self.hasher, &port.name, frame.length, &frame.data);
-                self.waiting.push((hash, seen));
+                self.waiting.push((place, hash, frame));
             }
         }
     }
@@ -139,26 +153,41 @@ impl<'a> OfLinux<'a> {
         }
     }
 
-    /// Whether there is room for no more.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= MOST_WAITING
+    /// The times of the first and the last packet that wait.
+    pub(super) fn times(&self) -> Option<(u64, u64)> {
+        let times = || self.waiting.iter().map(|(_, _, frame)| frame.time_ns);
+        Some((times().min()?, times().max()?))
     }
 
     /// Takes what was read and no worker had.
     pub(super) fn take(&mut self) -> Vec<SeenPacket> {
         let mut packets = Vec::with_capacity(self.waiting.len());
-        for (hash, packet) in self.waiting.drain(..) {
-            let known = self.handed.iter_mut().filter_map(|handed| handed.get_mut(&hash));
-            if packet.direction == "in"
-                && let Some(left) = known.into_iter().find(|left| **left > 0)
+        for (place, hash, frame) in self.waiting.drain(..) {
+            let mut known = self.handed.iter_mut().filter_map(|handed| handed.get_mut(&hash));
+            if !frame.is_sent
+                && let Some(left) = known.find(|left| **left > 0)
             {
                 *left -= 1;
                 continue;
             }
-            if let Some(port) = self.ports.iter_mut().find(|port| port.name == packet.interface) {
-                port.captured += 1;
-            }
-            packets.push(packet);
+            let port = &mut self.ports[place];
+            port.captured += 1;
+            packets.push(SeenPacket {
+                time_ns: frame.time_ns,
+                interface: port.name.clone(),
+                direction: if frame.is_sent { "out" } else { "in" }.to_owned(),
+                verdict: if frame.is_sent { "sent by Linux" } else { "left to Linux" }.to_owned(),
+                is_ethernet: true,
+                length: frame.length,
+                stands_for: 1,
+                data: hex(&frame.data),
+                ..SeenPacket::default()
+            });
+        }
+        // By what was taken, not by time alone: a client that is slow keeps what waits from being taken.
+        if self.rotated.elapsed() >= LOOK {
+            self.handed[1] = mem::take(&mut self.handed[0]);
+            self.rotated = Instant::now();
         }
         packets
     }

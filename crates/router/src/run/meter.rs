@@ -30,7 +30,7 @@ pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
         ),
         _ if left_because == Event::LeftLong.name() => Some(
             "they were merged, or a host of this machine leaves segmentation to a card; `ethtool -K INTERFACE tso off gso off` at \
-             the host's end, and `gro off` at the port, has them come one by one",
+             the host's end, and `gro off` at the port, has them come one by one, which slows that host's TCP down",
         ),
         _ => None,
     }

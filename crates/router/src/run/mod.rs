@@ -495,6 +495,8 @@ pub(crate) fn operate(
     shared: Shared,
 ) -> Result<ExitCode> {
     let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, plan, doors } = subject;
+    // Threads that end with the process keep ports open until then.
+    let _cards = AtEnd(::ports::restore_cards);
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
@@ -632,6 +634,15 @@ pub(crate) fn operate(
         bail!("{fault}, which is a bug of ours; its packets were lost. Please report the messages above");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is done at the end, whatever it is.
+struct AtEnd(fn());
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 /// Has all threads watched from now on. A fault ends the router: in good order if the main thread is quick, else by force, for a

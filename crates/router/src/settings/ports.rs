@@ -159,6 +159,11 @@ impl PortSettings {
         {
             options.push("steer=transit");
         }
+        // What the kernel forwards it would copy out of a card's frames first, and virtio_net sends nothing of it.
+        if self.driver == Driver::Xdp && !self.options.split('&').any(|option| option.starts_with("zerocopy"))
+        {
+            options.push("zerocopy=no");
+        }
         options.extend(Some(self.options.as_str()).filter(|options| !options.is_empty()));
         let question = if options.is_empty() { "" } else { "?" };
         let device = self.device.as_deref().unwrap_or(&self.name);
