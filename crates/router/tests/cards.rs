@@ -103,6 +103,9 @@ fn packets_of_all_lengths_pass_by_each_driver_with_huge_pages_and_without() {
             let what = format!("{driver}, {pages} huge pages");
             let router = rack.start(&format!("--driver {driver}"));
             rack.exchange(&what);
+            let is_kernel =
+                || rack.ports().iter().all(|port| port["path"].as_str().unwrap().starts_with("kernel"));
+            assert!(driver != "xdp" || eventually(is_kernel), "{what}: {:?}", rack.ports());
             let ways: Vec<_> = rack
                 .ports()
                 .iter()

@@ -316,7 +316,10 @@ impl Shared {
         };
         let failed = |(action, error): socket::Failed| self.socket_error(queue, action, error);
         match self.options.zerocopy {
-            Some(false) => return open(false).map_err(failed),
+            Some(false) => {
+                attached.zerocopy = Some(false);
+                return open(false).map_err(failed);
+            }
             // A card wants a chunk in one piece.
             Some(true) if !pool.memory().is_huge() => {
                 return Err(self.unsupported(format!(
