@@ -182,6 +182,8 @@ struct Attached {
     tags: Option<tags::Kept>,
     /// Whether the interface is one whose tags are looked after: no veth, of a router that forwards beside Linux.
     keeps_tags: bool,
+    /// A veth has no frames of its own: nobody is asked whether it goes without copies.
+    is_veth: bool,
     program: Program,
     /// What a `host:` port has to know while the program is attached.
     passage: Option<passage::Entry>,
@@ -339,7 +341,7 @@ impl Shared {
             }
             None => {}
         }
-        let may = attached.zerocopy.unwrap_or(attached.mode == XdpMode::Native);
+        let may = attached.zerocopy.unwrap_or(attached.mode == XdpMode::Native && !attached.is_veth);
         let refused = if may { self.zero_copy_problem(attached.index, pool) } else { Some(None) };
         let mut left_behind = false;
         match refused {
@@ -552,6 +554,7 @@ impl Shared {
             self.claim.keep_apart();
         }
         // A veth has what its other end sends, tags beside the frame included: the cure is there.
+        attached.is_veth = veth;
         attached.keeps_tags = self.options.steer == Steer::Transit && !veth;
         if attached.keeps_tags {
             self.keep_tags(attached);
@@ -629,6 +632,7 @@ impl AfXdpPort {
             largest_mtu: usize::MAX,
             tags: None,
             keeps_tags: false,
+            is_veth: false,
         };
         let mut shared = Shared {
             claim,
