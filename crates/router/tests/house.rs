@@ -50,7 +50,7 @@ fn text_of<'a>(sources: &'a [(String, String)], path: &str) -> &'a str {
 }
 
 /// The value of `name = "..."` in a file of the project's folder.
-fn told(file: &str, name: &str) -> String {
+fn value_in(file: &str, name: &str) -> String {
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
     let value = |line: &str| {
@@ -68,7 +68,8 @@ fn told(file: &str, name: &str) -> String {
 
 #[test]
 fn the_oldest_rust_is_the_one_that_tests_are_built_with() {
-    let (oldest, channel) = (told("Cargo.toml", "rust-version"), told("rust-toolchain.toml", "channel"));
+    let (oldest, channel) =
+        (value_in("Cargo.toml", "rust-version"), value_in("rust-toolchain.toml", "channel"));
     assert!(channel.starts_with(&oldest), "rust-version {oldest}, channel {channel}");
 }
 

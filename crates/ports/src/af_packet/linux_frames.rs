@@ -65,7 +65,7 @@ impl LinuxFrames {
             return None;
         }
         #[allow(unsafe_code, reason = "reading a slot of the ring")]
-        // SAFETY: the slot is ours: its status says so. It is handed over below, when the result is no more used.
+        // SAFETY: the slot is ours: its status says so. The result is used up before the slot is handed over below.
         let received = unsafe { self.ring.received(self.head) };
         let frame = frame(received, status);
         self.ring.set_status(self.head, libc::TP_STATUS_KERNEL);

@@ -120,17 +120,19 @@ impl<'a> OfLinux<'a> {
     }
 
     /// Reads what came, once all that was read before is taken. It waits until [`OfLinux::take`], before which all that workers
-    /// recorded until [`OfLinux::newest`] is noted.
+    /// recorded until the last of [`OfLinux::times`] is noted.
     pub(super) fn read(&mut self, places: &Places) {
         if self.looked.elapsed() >= LOOK {
             self.look(places);
         }
-        let (mut bytes, is_taken) = (0, self.waiting.is_empty());
+        let (mut taken, mut bytes, is_taken) = (0, 0, self.waiting.is_empty());
         for (place, port) in self.ports.iter_mut().enumerate() {
             let Some(frames) = &mut port.frames else { continue };
             port.lost += frames.lost();
-            while is_taken && self.waiting.len() < MOST_WAITING && bytes < MOST_WAITING_BYTES {
+            while is_taken && taken < MOST_WAITING && bytes < MOST_WAITING_BYTES {
                 let Some(mut frame) = frames.take() else { break };
+                // Those that the filter leaves out count too: they may come as fast as they are read.
+                taken += 1;
                 let is_selected = || {
                     self.filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length))
                 };
