@@ -61,6 +61,8 @@ SIGNING_PACKAGES := gnupg dpkg-dev cpio rpm
 PACKAGE_TEST_PACKAGES := lintian debootstrap iproute2 iputils-ping
 # A virtual machine with Debian's kernel, and strongSwan for tests in it.
 VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
+# DPDK, and its dpdk-testpmd as a control.
+RACK_PACKAGES := $(DPDK_PACKAGES) dpdk-dev ethtool
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -118,6 +120,7 @@ packages-vm:
 	@sh crates/testbed/vm/kernel.sh target/vm
 
 packages-rack: packages-vm
+	$(call install_packages,$(RACK_PACKAGES))
 	@sh crates/testbed/vm/kernel.sh target/vm newest
 	@sh crates/testbed/vm/qemu.sh target/vm
 
@@ -233,13 +236,20 @@ test-psample: packages-vm rust
 	BRICKWAY_PSAMPLE=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test --workspace --test export psample
 
-# Cards that QEMU emulates, by their own drivers of two kernels: some minutes for each. CARDS="igb virtio" KERNELS=linux-newest are fewer.
+# Cards that QEMU emulates, by their own drivers of two kernels, and by DPDK's: some ten minutes for each. CARDS="igb virtio"
+# KERNELS=linux-newest RACK_TESTS="a_dpdk a_bond" are fewer. What they find goes to docs/cards.txt, of which 'make docs' makes a table.
 rack: CARDS ?= e1000 e1000e igb rtl8139 virtio vmxnet3
 rack: KERNELS ?= linux linux-newest
 rack: packages-rack rust
-	for kernel in $(KERNELS); do for card in $(CARDS); do echo "rack: $$card, $$kernel"; VM_LINUX=$$kernel RACK_IOMMU=1 \
+	@set -o pipefail; mkdir -p target/tmp; failed=; \
+	for kernel in $(KERNELS); do for card in $(CARDS); do for tests in $(or $(RACK_TESTS),''); do \
+	  echo "rack: $$card, $$kernel $$tests"; \
+	  VM_LINUX=$$kernel RACK_IOMMU=1 VM_MEMORY=3584 \
 	  CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER="$(CURDIR)/crates/testbed/vm/rack.sh $$card" \
-	  $(LINTING) $(CARGO) test --workspace --test cards -- --nocapture --test-threads 1 || exit 1; done; done
+	  $(LINTING) $(CARGO) test --workspace --features brickway/dpdk --test cards -- --nocapture --test-threads 1 $$tests | \
+	  tee target/tmp/rack.log || failed="$$failed $$card/$$kernel"; \
+	  sh crates/testbed/vm/found.sh target/tmp/rack.log docs/cards.txt; done; done; done; \
+	if [ -n "$$failed" ]; then echo "rack: failed:$$failed"; exit 1; fi
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
@@ -277,7 +287,7 @@ fuzz-corpus: cargo-fuzz
 docs: packages-test rust
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test --workspace --test documents
 	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway --lib
-	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway-testbed --lib peers
+	BRICKWAY_UPDATE=1 $(LINTING) $(CARGO) test -p brickway-testbed --lib -- peers cards
 
 # The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
 BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md

@@ -53,6 +53,11 @@ impl PoolOptions {
         Ok(DATA_OFFSET + Self::held_bytes(data_bytes))
     }
 
+    /// Returns how many bytes the pool takes: whole huge pages.
+    pub const fn memory_bytes(&self) -> usize {
+        (self.frames * (DATA_OFFSET + Self::held_bytes(self.data_bytes))).next_multiple_of(PAGE_BYTES)
+    }
+
     /// Returns how many bytes a frame holds that was asked to hold so many: whole cache lines, of an odd number.
     pub const fn held_bytes(data_bytes: usize) -> usize {
         ((DATA_OFFSET + data_bytes).div_ceil(64) | 1) * 64 - DATA_OFFSET

@@ -221,9 +221,19 @@ int brickway_dpdk_mtu(uint16_t port, uint16_t *mtu)
 	return rte_eth_dev_get_mtu(port, mtu);
 }
 
+int brickway_dpdk_set_mtu(uint16_t port, uint16_t mtu)
+{
+	return rte_eth_dev_set_mtu(port, mtu);
+}
+
 int brickway_dpdk_promiscuous(uint16_t port)
 {
 	return rte_eth_promiscuous_enable(port);
+}
+
+int brickway_dpdk_all_multicast(uint16_t port)
+{
+	return rte_eth_allmulticast_enable(port);
 }
 
 /* 1: the link is up. */

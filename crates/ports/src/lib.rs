@@ -163,7 +163,7 @@ pub use tap::{keep_tun_files, twin_name};
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
 pub use xdp_features::{XdpFeatureChanges, XdpFeatures};
-pub use zero_copy::frame_bytes_at;
+pub use zero_copy::{driver as card_driver, frame_bytes_at, is_usual_for as zero_copy_is_usual_for};
 
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,6 +226,20 @@ pub trait Port: Send {
     fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
         let _ = is_plugged;
         let problem = "only the cable of a TAP device can be plugged and unplugged".to_owned();
+        Err(PortError::Unsupported { port: self.info().name, problem })
+    }
+
+    /// Whether the device has a link. `None`: its driver does not say, or the device is an interface of Linux, which knows.
+    fn has_link(&self) -> Option<bool> {
+        None
+    }
+
+    /// Sets the MTU of a device that Linux does not see.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where it cannot be so long, or Linux sets it.
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), PortError> {
+        let problem = format!("its MTU cannot be set to {mtu} here");
         Err(PortError::Unsupported { port: self.info().name, problem })
     }
 

@@ -5,6 +5,8 @@
 
 mod netns;
 
+use std::io::{Read, Write};
+
 use netns::router::{PROGRAM, start};
 use netns::{Network, Running, eventually};
 use rustix::process::Signal;
@@ -64,10 +66,51 @@ impl Rack {
         }
     }
 
+    /// Prints what a test found out, for docs/cards.tsv ('make rack').
+    fn found(&self, what: &str, outcome: &str) {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let kernel = release.split(['+', '-']).next().unwrap();
+        println!("\nrack:\t{}\t{kernel}\t{what}\t{outcome}", self.card);
+    }
+
+    /// Which way packets go, in a word.
+    fn way(&self) -> String {
+        let ways = self.ports().into_iter().map(|port| {
+            let (path, mode) = (port["path"].as_str().unwrap(), port["mode"].as_str().unwrap());
+            let mode = if path.starts_with("kernel") { "kernel" } else { mode };
+            match mode {
+                "copy" => "copies",
+                "generic" => "copies (generic)",
+                "" => "passes",
+                mode => mode,
+            }
+            .to_owned()
+        });
+        let ways: std::collections::BTreeSet<String> = ways.collect();
+        ways.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
     /// Starts a router of both cards.
     fn start(&self, options: &str) -> Running {
+        self.start_of("eth1 eth2", options)
+    }
+
+    fn start_of(&self, ports: &str, options: &str) -> Running {
         let socket = self.network.folder.file("socket");
-        start(&self.network, &format!("eth1 eth2 --socket {socket} {options}"))
+        start(&self.network, &format!("{ports} --socket {socket} {options}"))
+    }
+
+    /// Gives the card of an interface to VFIO, for DPDK, and returns its address.
+    fn give_to_vfio(&self, interface: &str) -> String {
+        let (_, path) = self.network.run("r", &format!("readlink -f /sys/class/net/{interface}/device"));
+        // A virtio device lies below its card.
+        let is_address = |part: &&str| part.len() == 12 && part.starts_with("0000:");
+        let address = path.trim().rsplit('/').find(is_address).unwrap_or_else(|| panic!("{path}")).to_owned();
+        let device = format!("/sys/bus/pci/devices/{address}");
+        std::fs::write(format!("{device}/driver_override"), "vfio-pci").unwrap();
+        std::fs::write(format!("{device}/driver/unbind"), &address).unwrap();
+        std::fs::write("/sys/bus/pci/drivers_probe", &address).unwrap();
+        address
     }
 
     fn ports(&self) -> Vec<Value> {
@@ -75,6 +118,42 @@ impl Rack {
         let (_, text) = self.network.run("r", &format!("{PROGRAM} show ports --json --socket {socket}"));
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+}
+
+/// Asks the QEMU around this machine to do something, such as to pull the cable of a card, and returns its answer.
+fn qmp(command: &str) -> String {
+    let ports = std::fs::read_dir("/sys/class/virtio-ports").unwrap().map(|entry| entry.unwrap().path());
+    let is_it = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("name")).is_ok_and(|name| name.trim() == "qmp")
+    };
+    let path = ports.into_iter().find(is_it).expect("a port to QEMU");
+    let device = format!("/dev/{}", path.file_name().unwrap().to_str().unwrap());
+    let mut port = std::fs::File::options().read(true).write(true).open(&device).unwrap();
+    let mut ask = |command: &str| {
+        port.write_all(format!("{command}\n").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Events and greetings are lines too.
+        while !String::from_utf8_lossy(&answer)
+            .lines()
+            .any(|line| line.starts_with("{\"return\"") || line.starts_with("{\"error\""))
+        {
+            let mut bytes = [0; 4_096];
+            let length = port.read(&mut bytes).unwrap();
+            assert!(length > 0, "QEMU does not listen: {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&bytes[..length]);
+        }
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    ask("{\"execute\":\"qmp_capabilities\"}");
+    ask(command)
+}
+
+/// Pulls the cable of a card, or plugs it in.
+fn plug(card: u8, is_plugged: bool) {
+    let answer = qmp(&format!(
+        "{{\"execute\":\"set_link\",\"arguments\":{{\"name\":\"card{card}\",\"up\":{is_plugged}}}}}"
+    ));
+    assert!(answer.contains("\"return\""), "{answer}");
 }
 
 /// The interface with this address.
@@ -106,12 +185,8 @@ fn packets_of_all_lengths_pass_by_each_driver_with_huge_pages_and_without() {
             let is_kernel =
                 || rack.ports().iter().all(|port| port["path"].as_str().unwrap().starts_with("kernel"));
             assert!(driver != "xdp" || eventually(is_kernel), "{what}: {:?}", rack.ports());
-            let ways: Vec<_> = rack
-                .ports()
-                .iter()
-                .map(|port| format!("{} {} {}", port["driver"], port["mode"], port["path"]))
-                .collect();
-            println!("{}, {what}: {}", rack.card, ways.join("; "));
+            let pages = if pages > 0 { ", huge pages" } else { "" };
+            rack.found(&format!("{driver}{pages}"), &rack.way());
             println!("{}", router.printed());
             assert_eq!(router.interrupt(), 0, "{what}: {}", router.printed());
             rack.exchange(&format!("Linux after {what}"));
@@ -121,6 +196,167 @@ fn packets_of_all_lengths_pass_by_each_driver_with_huge_pages_and_without() {
     rack.wait_for_link("auto");
     router.signal(Signal::KILL);
     rack.exchange("Linux after kill -9");
+}
+
+#[test]
+fn a_dpdk_port_hears_groups_and_follows_its_cable_and_its_mtu() {
+    let Some(rack) = Rack::new() else { return };
+    if !cfg!(feature = "dpdk") || !["e1000", "igb", "virtio", "vmxnet3"].contains(&rack.card.as_str()) {
+        println!(
+            "skipped: {} by DPDK: this program is built without it, or DPDK 22.11 has no driver",
+            rack.card
+        );
+        return;
+    }
+    let network = &rack.network;
+    set_huge_pages(400);
+    testbed::run("mkdir", "-p /dev/hugepages");
+    testbed::run("mount", "-t hugetlbfs hugetlbfs /dev/hugepages");
+    testbed::run("modprobe", "vfio-pci");
+    let cards = ["eth1", "eth2"].map(|interface| rack.give_to_vfio(interface));
+
+    // The control: another program of DPDK carries packets between the cards.
+    for (host, address) in [("a", 1), ("b", 2)] {
+        network.ip(host, &format!("addr add 10.0.9.{address}/24 dev eth0"));
+    }
+    let [one, two] = &cards;
+    let control = network.start(
+        "r",
+        &format!(
+            "dpdk-testpmd --lcores 0@0,1@0 -m 256 -a {one} -a {two} -- --total-num-mbufs=4096 --forward-mode=io --stats-period=3600"
+        ),
+    );
+    let passes = eventually(|| network.answers("a", "10.0.9.2") == 10);
+    assert!(passes, "{}: testpmd forwards nothing: {}", rack.card, control.printed());
+    control.interrupt();
+
+    let router = rack.start_of(&format!("eth1=dpdk:{one} eth2=dpdk:{two}"), "");
+    for number in [1, 2] {
+        network.allow_ipv6("r", &format!("eth{number}"));
+        network.ip("r", &format!("addr add 10.0.{number}.1/24 dev eth{number}"));
+        network.ip("r", &format!("addr add 2001:db8:{number}::1/64 dev eth{number} nodad"));
+    }
+    rack.exchange("dpdk");
+    let is_up = |number: usize| rack.ports()[number]["has_carrier"] == true;
+    let knows_route = || network.run("r", "ip route get 10.0.1.2").0;
+    assert!(is_up(0) && is_up(1) && knows_route(), "{:?}", rack.ports());
+    plug(1, false);
+    assert!(eventually(|| !is_up(0) && is_up(1)), "{}: {:?}", router.printed(), rack.ports());
+    let (_, link) = network.run("r", "ip link show eth1");
+    assert!(link.contains("NO-CARRIER"), "{link}");
+    plug(1, true);
+    assert!(eventually(|| is_up(0)), "{:?}", rack.ports());
+    rack.exchange("dpdk, plugged in again");
+
+    network.ip("r", "link set eth2 mtu 1400");
+    let is_told = || {
+        let (_, text) = network.run("a", "ping -c 1 -W 1 -s 1472 -M do 10.0.2.2");
+        text.contains("mtu = 1400") || text.contains("mtu=1400")
+    };
+    network.run("a", "ip route flush cache");
+    assert!(eventually(is_told), "{}: {:?}", router.printed(), rack.ports());
+    network.ip("r", "link set eth2 mtu 1500");
+    network.run("a", "ip route flush cache");
+    rack.exchange("dpdk, MTU 1500 again");
+    network.ip("r", "link set eth2 mtu 9000");
+    assert!(
+        eventually(|| network.run("r", "ip link show eth2").1.contains("mtu 1500 ")),
+        "{}",
+        router.printed()
+    );
+    assert!(router.printed().contains("start it with the option `mtu=9000`"), "{}", router.printed());
+    rack.exchange("dpdk, after an MTU that it cannot have");
+    println!("{}", router.printed());
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    rack.found("DPDK", "passes");
+}
+
+#[test]
+fn a_ring_that_was_full_goes_on() {
+    let Some(rack) = Rack::new() else { return };
+    rack.exchange("Linux");
+    set_huge_pages(64);
+    let network = &rack.network;
+    for driver in ["auto", "xdp", "af_xdp"] {
+        let router = rack.start_of("eth1?ring=64 eth2?ring=64", &format!("--driver {driver}"));
+        rack.wait_for_link(driver);
+        // More packets than a ring holds while nobody takes them.
+        for (host, to) in [("a", "10.0.2.2"), ("b", "10.0.1.2")] {
+            network.run(host, &format!("ping -q -f -l 200 -c 1000 -W 1 -s 1400 {to}"));
+        }
+        router.signal(Signal::STOP);
+        network.run("a", "ping -q -f -l 200 -c 200 -W 1 -s 1400 10.0.2.2");
+        router.signal(Signal::CONT);
+        rack.exchange(&format!("{driver}, after its rings were full"));
+        assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
+    }
+    rack.found("full rings", "goes on");
+}
+
+#[test]
+fn a_bond_carries_packets_and_goes_on_with_one_member() {
+    let Some(rack) = Rack::new() else { return };
+    let network = &rack.network;
+    testbed::run("modprobe", "bonding max_bonds=0");
+    // Both cards lead from the router to a, and b is on a veth.
+    let far = network.name("a");
+    network.ip("b", &format!("link set eth0 netns {far} name eth1"));
+    for (label, members, address) in [("a", ["eth0", "eth1"], 2), ("r", ["eth1", "eth2"], 1)] {
+        network.ip(
+            label,
+            "link add bond0 type bond mode 802.3ad lacp_rate fast miimon 50 xmit_hash_policy layer3+4",
+        );
+        for member in members {
+            network.ip(label, &format!("link set {member} down"));
+            network.ip(label, &format!("addr flush dev {member}"));
+            // The emulated link has no speed otherwise, and LACP wants one.
+            network.run(label, &format!("ethtool -s {member} speed 1000 duplex full"));
+            network.ip(label, &format!("link set {member} master bond0"));
+            // Some emulated cards take frames to their first address only.
+            network.ip(label, &format!("link set {member} promisc on"));
+        }
+        network.allow_ipv6(label, "bond0");
+        network.ip(label, "link set bond0 up");
+        network.ip(label, &format!("addr add 10.0.1.{address}/24 dev bond0"));
+        network.ip(label, &format!("addr add 2001:db8:1::{address}/64 dev bond0 nodad"));
+    }
+    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth3", "02:00:00:00:02:01"));
+    for (label, device, address) in [("r", "eth3", 1), ("b", "eth0", 2)] {
+        network.allow_ipv6(label, device);
+        network.ip(label, &format!("addr add 10.0.2.{address}/24 dev {device}"));
+        network.ip(label, &format!("addr add 2001:db8:2::{address}/64 dev {device} nodad"));
+    }
+    for (label, number) in [("a", 1), ("b", 2)] {
+        network.ip(label, &format!("route replace default via 10.0.{number}.1"));
+        network.ip(label, &format!("-6 route replace default via 2001:db8:{number}::1"));
+    }
+    // A far end learns from LACP alone that the other one's cable was pulled. State 63: both sides collect and distribute.
+    let wait_for_members = |count: usize| {
+        let has_them = |label| {
+            let (_, text) = network.run(label, "cat /proc/net/bonding/bond0");
+            text.matches("port state: 63\n").count() == 2 * count
+        };
+        assert!(eventually(|| has_them("a") && has_them("r")), "{}: no {count} members", rack.card);
+    };
+    wait_for_members(2);
+    rack.exchange("Linux, bond");
+    // The others refuse bonds, in words.
+    for driver in ["auto", "af_packet"] {
+        let router = rack.start_of("bond0 eth3", &format!("--driver {driver}"));
+        wait_for_members(2);
+        rack.exchange(&format!("bond, {driver}"));
+        rack.found("bond", rack.ports()[0]["driver"].as_str().unwrap());
+        for card in [1, 2] {
+            plug(card, false);
+            wait_for_members(1);
+            rack.exchange(&format!("bond, {driver}, without card {card}"));
+            plug(card, true);
+            wait_for_members(2);
+        }
+        assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
+        wait_for_members(2);
+        rack.exchange("Linux, bond");
+    }
 }
 
 #[test]
@@ -154,4 +390,5 @@ fn a_list_of_a_vlan_holds_though_the_card_would_take_its_tag_out() {
         assert_eq!(takes_out(), before, "{driver}: as it was");
         rack.wait_for_link("Linux");
     }
+    rack.found("VLAN's list", "holds");
 }

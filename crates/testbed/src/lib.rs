@@ -13,11 +13,14 @@
 //! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
 //! | `log` | what a test hears of the log |
 //! | `ipv4`, `ipv6` | packets |
+//! | `cards` | the table of emulated cards, of what `make rack` found |
 //! | `documents` | the project's pages: their links, and the commands in them |
 //! | `peers` | the chart of Brickway beside others, of the page that people read first |
 //! | `prose` | the project's English: rules for pages, help texts, comments and messages |
 //! | `../vm` | a virtual machine with Debian's kernel, for what the kernel at hand lacks |
 
+#[cfg(test)]
+mod cards;
 pub mod documents;
 mod folder;
 mod guard;

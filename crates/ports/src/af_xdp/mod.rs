@@ -331,6 +331,9 @@ impl Shared {
                 )));
             }
             Some(true) => {
+                if let Some(problem) = self.frames_problem(pool) {
+                    return Err(self.unsupported(format!("`zerocopy=yes`: {problem}")));
+                }
                 attached.zerocopy = Some(true);
                 return open(true).map_err(|(action, error)| match error.raw_os_error() {
                     Some(libc::EOPNOTSUPP | libc::EINVAL) => self.unsupported(
@@ -386,7 +389,9 @@ impl Shared {
     /// Why the frames of this pool cannot be the card's: inside, what would have to be otherwise; nothing where the driver has no
     /// zero-copy.
     fn zero_copy_problem(&self, index: u32, pool: &Pool) -> Option<Option<String>> {
-        if !XdpFeatures::ask(index).is_ok_and(XdpFeatures::is_zero_copy) {
+        let is_able = XdpFeatures::ask(index).is_ok_and(XdpFeatures::is_zero_copy);
+        let driver = zero_copy::driver(&self.claim.interface.kernel_name()).unwrap_or_default();
+        if !is_able || !zero_copy::is_usual_for(&driver) {
             return Some(None);
         }
         if !pool.memory().is_huge() {
@@ -395,13 +400,18 @@ impl Shared {
                 "the frames have to lie on huge pages; reserve {pages} of them with `sysctl vm.nr_hugepages=...`"
             )));
         }
+        self.frames_problem(pool).map(Some)
+    }
+
+    /// What is wrong with the frames of this pool as buffers of the card.
+    fn frames_problem(&self, pool: &Pool) -> Option<String> {
         // Longer chunks than the kernel takes are several buffers for the card too.
         if pool.chunk_bytes() > MOST_CHUNK_BYTES {
             return None;
         }
         let interface = &self.claim.interface;
         let (driver, mtu) = (zero_copy::driver(&interface.kernel_name()).ok()?, interface.mtu().ok()?);
-        zero_copy::problem(&driver, pool.chunk_bytes(), mtu).map(Some)
+        zero_copy::problem(&driver, pool.chunk_bytes(), mtu)
     }
 
     fn socket_error(&self, queue: u32, action: &'static str, error: io::Error) -> PortError {

@@ -167,6 +167,7 @@ impl AfXdpRx {
             return;
         }
         self.next_look = now + LOOK_EVERY;
+        self.wake_receivers();
         self.look_at_link();
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
@@ -180,6 +181,13 @@ impl AfXdpRx {
             && let Err(error) = self.open(pool).and_then(|()| self.take_packets())
         {
             self.give_up(&error);
+        }
+    }
+
+    /// Has the kernel go on where it waits for that. It may have begun to wait just after it was lent chunks.
+    fn wake_receivers(&self) {
+        for socket in self.sockets.iter().filter(|socket| socket.half.fill.needs_wakeup()) {
+            socket.half.socket.wake_receive();
         }
     }
 
@@ -370,11 +378,7 @@ impl RxQueue for AfXdpRx {
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        for socket in &self.sockets {
-            if socket.half.fill.needs_wakeup() {
-                socket.half.socket.wake_receive();
-            }
-        }
+        self.wake_receivers();
         self.wait.as_ref().map(OwnedFd::as_fd)
     }
 

@@ -35,6 +35,14 @@ impl Port for RecordedPort {
         self.inner.set_carrier(is_plugged)
     }
 
+    fn has_link(&self) -> Option<bool> {
+        self.inner.has_link()
+    }
+
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), PortError> {
+        self.inner.set_mtu(mtu)
+    }
+
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
     }

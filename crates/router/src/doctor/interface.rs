@@ -3,7 +3,8 @@
 //! Netlink and `ethtool` are asked, which answer for the network namespace that the doctor runs in.
 
 use control::switches::{self, Switches};
-use ports::{Link, Links, largest_mtu, mtu_problem};
+use packet::PoolOptions;
+use ports::{Link, Links, card_driver, largest_mtu, mtu_problem};
 
 use super::offloads::{self, Features};
 use super::{Driver, Finding, Host, Patient, PatientPort, Remedy, machine, run};
@@ -106,7 +107,7 @@ fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) ->
         let remedy = Remedy::ByHand(format!("ip link set {name} nomaster"));
         findings.push(Finding::bad(name, format!("it is a part of {master}"), why, remedy));
     }
-    let frame_bytes = patient.frame_bytes;
+    let frame_bytes = PoolOptions::held_bytes(patient.pools[0].data_bytes);
     if let Some(problem) = mtu_problem(name, link.mtu, frame_bytes, port.driver.is_xdp()) {
         let most = largest_mtu(frame_bytes, port.driver.is_xdp());
         let why = match port.driver.is_xdp() {
@@ -178,7 +179,10 @@ fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<F
 fn offloads(port: &PatientPort, link: &Link, links: &Links, filters: bool) -> Vec<Finding> {
     let name = port.device.as_str();
     let mut findings = match run(&format!("ethtool -k {name}")) {
-        Ok(text) => offloads::of_interface(name, &Features::parse(&text), port.driver, link.kind == "veth"),
+        Ok(text) => {
+            let card = card_driver(name).unwrap_or_else(|_| link.kind.clone());
+            offloads::of_interface(name, &Features::parse(&text), port.driver, &card)
+        }
         Err(failure) => vec![offloads::unknown(name, &failure)],
     };
     if link.kind == "veth" {
@@ -210,9 +214,8 @@ mod tests {
             ports: Vec::new(),
             workers: 2,
             files: 100,
-            frames: 16_384,
             filters: false,
-            frame_bytes: 1_856,
+            pools: [PoolOptions::default(); 2],
             linux_is_slow_path: true,
             ignore: Vec::new(),
             sees_transit: None,

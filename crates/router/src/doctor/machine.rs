@@ -223,9 +223,8 @@ pub(super) fn user(settings: &Settings, file: Option<PathBuf>) -> Option<Finding
 
 /// Bytes of the pools of all workers and of the slow thread.
 pub(super) fn pool_bytes(patient: &Patient) -> u64 {
-    let frames = (patient.workers + 1) * patient.frames;
-    // A frame has 256 bytes beside its data: metadata and head room.
-    (frames * (patient.frame_bytes + 256)) as u64
+    let [of_worker, slow] = patient.pools.map(|pool| pool.memory_bytes() as u64);
+    of_worker * patient.workers as u64 + slow
 }
 
 /// Bytes that AF_XDP sockets lock at the least: each, of which every port has one or more, all pools.
@@ -317,6 +316,8 @@ fn forwards(version: IpVersion, name: &str, value: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use packet::PoolOptions;
+
     use super::super::{PatientPort, Verdict};
     use super::*;
 
@@ -326,9 +327,8 @@ mod tests {
             ports: vec![port],
             workers: 2,
             files: 100,
-            frames: 16_384,
             filters: false,
-            frame_bytes: 1_856,
+            pools: [PoolOptions::default(); 2],
             linux_is_slow_path: true,
             ignore: Vec::new(),
             sees_transit: None,
@@ -375,7 +375,7 @@ mod tests {
             |capabilities, limit| locked_memory(capabilities, limit, &patient(Driver::AfXdp)).unwrap();
         assert_eq!(memory(root, Some(0)).verdict, Verdict::Ok);
         assert_eq!(memory(nobody, None).verdict, Verdict::Ok);
-        assert_eq!(memory(nobody, Some(8 << 20)).what, "8 MiB may be locked, and 99 MiB are needed");
+        assert_eq!(memory(nobody, Some(8 << 20)).what, "8 MiB may be locked, and 102 MiB are needed");
         assert_eq!(locked_memory(nobody, Some(0), &patient(Driver::AfPacket)), None);
     }
 

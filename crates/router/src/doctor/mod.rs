@@ -249,10 +249,8 @@ struct Patient {
     files: u64,
     /// Whether it keeps packets from being forwarded.
     filters: bool,
-    /// Frames of each worker.
-    frames: usize,
-    /// Bytes of a packet that a frame holds.
-    frame_bytes: usize,
+    /// The frames of each worker, and of the slow thread.
+    pools: [PoolOptions; 2],
     /// Whether Linux finishes what the fast path does not.
     linux_is_slow_path: bool,
     /// What it may bypass.
@@ -289,8 +287,7 @@ impl Patient {
             workers: settings.workers.count,
             files: open_files::needed(&settings.ports, settings.workers.count),
             filters: Graph::Ours(settings).filters(),
-            frames: settings.memory.frames,
-            frame_bytes: PoolOptions::held_bytes(settings.memory.frame_bytes(&settings.ports)),
+            pools: settings.memory.pools(settings.memory.frame_bytes(&settings.ports)),
             linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
             sees_transit: settings.features.sees_transit(&Shared::default()),

@@ -111,8 +111,11 @@ fn undone(driver: Driver, filters: bool) -> impl Iterator<Item = &'static Harmfu
     UNDONE.iter().filter(harms)
 }
 
-/// What is wrong with the offloads of a port's own interface.
-pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_veth: bool) -> Vec<Finding> {
+/// Drivers that stop merging by themselves for a program of XDP: `virtnet_xdp_set()`, `vmxnet3_xdp_set()`.
+const STOPS_MERGING: [&str; 2] = ["virtio_net", "vmxnet3"];
+
+/// What is wrong with the offloads of a port's own interface, whose driver in the kernel is `card`.
+pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, card: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let finding = |harmful: &Harmful, make: fn(&str, &'static str, &'static str, Remedy) -> Finding| {
         let remedy = match features.fixed_on(harmful.feature)? {
@@ -121,8 +124,10 @@ pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_v
         };
         Some(make(name, harmful.what, harmful.why, remedy))
     };
-    findings.extend(MERGING.iter().filter_map(|harmful| finding(harmful, Finding::bad)));
-    if driver.is_xdp() && !is_veth && features.fixed_on(STRIPPED_TAGS.feature) == Some(true) {
+    let stops = driver.is_xdp() && STOPS_MERGING.contains(&card);
+    let merging = MERGING.iter().filter(|harmful| !stops || features.fixed_on(harmful.feature) == Some(true));
+    findings.extend(merging.filter_map(|harmful| finding(harmful, Finding::bad)));
+    if driver.is_xdp() && card != "veth" && features.fixed_on(STRIPPED_TAGS.feature) == Some(true) {
         findings.extend(finding(&STRIPPED_TAGS, Finding::bad));
     }
     if driver == Driver::AfPacket {
@@ -217,16 +222,17 @@ rx-gro-hw: off [fixed]
     #[test]
     fn what_harms_depends_on_the_driver() {
         let features = Features::parse(CARD);
-        let told = |driver, is_veth| -> Vec<(Verdict, String)> {
-            let findings = of_interface("eth1", &features, driver, is_veth);
+        let told = |driver, card| -> Vec<(Verdict, String)> {
+            let findings = of_interface("eth1", &features, driver, card);
             findings.into_iter().map(|finding| (finding.verdict, finding.remedy.text())).collect()
         };
         let lro = (Verdict::Bad, "ethtool -K eth1 lro off".to_owned());
         let tags = (Verdict::Bad, "the card cannot be told otherwise: use another one".to_owned());
-        assert_eq!(told(Driver::AfXdp, false), [lro.clone(), tags]);
-        assert_eq!(told(Driver::AfXdp, true), std::slice::from_ref(&lro));
+        assert_eq!(told(Driver::AfXdp, "igb"), [lro.clone(), tags.clone()]);
+        assert_eq!(told(Driver::AfXdp, "vmxnet3"), [tags]);
+        assert_eq!(told(Driver::AfXdp, "veth"), std::slice::from_ref(&lro));
         assert_eq!(
-            told(Driver::AfPacket, false),
+            told(Driver::AfPacket, "vmxnet3"),
             [lro, (Verdict::Warn, "ethtool -K eth1 gro off".to_owned())]
         );
     }

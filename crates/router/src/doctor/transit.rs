@@ -5,7 +5,7 @@
 
 use std::fs::read_to_string;
 
-use ports::{Link, Links, Spec, XdpFeatures};
+use ports::{Link, Links, Spec, XdpFeatures, card_driver, zero_copy_is_usual_for};
 
 use super::interface::active_queues;
 use super::offloads::Features;
@@ -107,23 +107,21 @@ impl Card {
     /// Asks the kernel; `None` if it is too old to answer.
     fn ask(link: &Link, links: &Links) -> Option<Self> {
         let features = XdpFeatures::ask(link.index).ok()?;
-        let information = run(&format!("ethtool -i {}", link.name)).unwrap_or_default();
-        let driver = information.lines().find_map(|line| line.strip_prefix("driver: "));
+        let driver = card_driver(&link.name).unwrap_or_else(|_| link.kind.clone());
         let channels = run(&format!("ethtool -l {}", link.name)).unwrap_or_default();
         let most = channels.split("Current hardware settings:").next().and_then(|most| {
             most.lines().find_map(|line| line.strip_prefix("Combined:")?.trim().parse().ok())
         });
-        let driver = driver.unwrap_or(&link.kind);
         // virtnet_xdp_set() refuses while the host merges packets for good, and says nothing before.
         let offloads = run(&format!("ethtool -k {}", link.name)).unwrap_or_default();
         let is_refused =
             driver == "virtio_net" && Features::parse(&offloads).fixed_on("rx-gro-hw") == Some(true);
         let is_too_long = link.mtu > ONE_BUFFER && !features.receives_fragments();
         Some(Self {
-            driver: driver.to_owned(),
             is_native: features.is_native() && !is_refused && !is_too_long,
             is_too_long,
-            is_zero_copy: features.is_zero_copy(),
+            is_zero_copy: features.is_zero_copy() && zero_copy_is_usual_for(&driver),
+            driver,
             is_deaf: link.kind == "veth" && features.is_native() && !features.sends_redirected(),
             peer: link.below.and_then(|peer| links.name(peer)).map(str::to_owned),
             queues: active_queues(&channels).zip(most),

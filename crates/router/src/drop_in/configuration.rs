@@ -277,7 +277,12 @@ pub(super) fn to_host(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Par
 
 /// The TAP interface that stands for a port, as an argument.
 fn tap(PlannedPort { name, mac, mtu, .. }: &PlannedPort) -> String {
-    name_argument(&format!("tap:{name}?mac={mac}&mtu={mtu}"))
+    name_argument(&tap_spec(name, *mac, *mtu))
+}
+
+/// What opens the TAP interface that stands for a port.
+pub(super) fn tap_spec(name: &str, mac: MacAddr, mtu: u32) -> String {
+    format!("tap:{name}?mac={mac}&mtu={mtu}")
 }
 
 /// Where the frames come from that Linux sends by one port.

@@ -21,6 +21,7 @@ use packet::wire::ethernet::MacAddr;
 use ports::{Station, VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
+use super::devices::{self, Devices};
 use super::stations::{Above, Stations};
 use super::sysctls::source_modes;
 use super::{Graph, InKernel, Obeyed, RouterPort, error_source4, error_source6};
@@ -177,6 +178,7 @@ pub(crate) struct Following {
     /// What the followers got last.
     by_ports: Option<Vec<IpAddr>>,
     in_kernel: Arc<Mutex<InKernel>>,
+    devices: Devices,
     /// What stands above the ports, and what of that they got last.
     stations: Stations,
     above: Vec<Above>,
@@ -217,6 +219,7 @@ impl Following {
             generations,
             by_ports,
             in_kernel,
+            devices: Devices::default(),
             stations: Stations::default(),
             above,
             may_filter,
@@ -330,6 +333,7 @@ impl Follow for Following {
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
         let state = service.lock();
         let mut up = HashSet::new();
+        let mut carriers = HashMap::new();
         let links: Vec<Option<Link>> = (self.ports.iter())
             .map(|port| {
                 let known = state.mirror.ports().find(|known| known.name == port.name)?;
@@ -337,6 +341,7 @@ impl Follow for Following {
                 if link.is_up {
                     up.insert(port.name.as_str());
                 }
+                carriers.insert(port.name.as_str(), link.is_up && link.has_carrier);
                 let mtus = mtus_of(link.mtu, switches.as_ref());
                 Some(Link { index: link.index, name: link.name, mac: link.mac, mtu: link.mtu, mtus })
             })
@@ -362,7 +367,7 @@ impl Follow for Following {
             self.ports.iter().map(has).collect()
         });
         drop(state);
-        let mut problems = Vec::new();
+        let mut problems = self.devices.look(&self.ports, &self.shared, |port| carriers.get(port).copied());
         if let Some(has_ipv4) = has_ipv4 {
             let (leaves, wrong) = self.tell_clients(&has_ipv4);
             self.leaves_clients = leaves;
@@ -441,8 +446,12 @@ impl Follow for Following {
         }
         let before = self.links.clone();
         for (number, link) in links.into_iter().enumerate() {
-            let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
-            let port = &self.ports[number];
+            let Some(seen) = link.filter(|link| self.links[number] != *link) else { continue };
+            let (port, mut link) = (&self.ports[number], seen.clone());
+            if let Err((mtu, problem)) = devices::follow_mtu(port, &self.shared, link.mtu) {
+                problems.push(problem);
+                (link.mtu, link.mtus) = (mtu, link.mtus.map(|longest| longest.min(mtu)));
+            }
             problems.extend(self.on_host(port, |host| host.follow_link()).err());
             if let Some(mac) = link.mac.map(MacAddr) {
                 problems.extend(vlan::follow_below(&self.ports, &port.name, mac));
@@ -462,7 +471,7 @@ impl Follow for Following {
                     problems.extend(write(router, targets, &mtu.to_string()));
                 }
             }
-            self.links[number] = link;
+            self.links[number] = seen;
         }
         if self.links != before {
             let mtu = |name: &str| {

@@ -11,6 +11,7 @@
 //! | `judging` | whether anything filters |
 //! | `lua` | the configuration around a script |
 //! | `plan` | a configuration in the making |
+//! | `devices` | devices that Linux does not see, and the TAP interfaces that stand for them |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `in_kernel` | which ports' packets are forwarded in the kernel |
 //! | `samples` | what is sampled there, for several readers |
@@ -20,6 +21,7 @@
 
 mod backstop;
 mod configuration;
+mod devices;
 mod following;
 mod in_kernel;
 mod judging;

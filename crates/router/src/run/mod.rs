@@ -55,7 +55,6 @@ use graph::messages;
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::{Shared, TakenSignals};
-use packet::PoolOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::beside_linux;
@@ -503,13 +502,13 @@ pub(crate) fn operate(
     // Whoever reads them keeps no worker waiting.
     let messages = messages::queue().context("cannot start the thread that writes messages")?;
     let control = Control::new(messages::print);
-    let (frames, data_bytes) = (settings.memory.frames, settings.memory.frame_bytes(&settings.ports));
-    let pool = PoolOptions { frames, data_bytes };
+    let data_bytes = settings.memory.frame_bytes(&settings.ports);
+    let [pool, slow_pool] = settings.memory.pools(data_bytes);
     let workers = settings.workers.count;
     let router_options = RouterOptions {
         workers,
         graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: None },
-        slow_pool: PoolOptions { frames: frames.min(4096), data_bytes },
+        slow_pool,
         pin: workers > 1 && settings.workers.pin,
         mode: arguments.mode,
     };

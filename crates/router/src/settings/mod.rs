@@ -135,6 +135,11 @@ options! {
 impl About for MemorySettings {}
 
 impl MemorySettings {
+    /// Returns the pools of a worker and of the slow thread, for frames of so many bytes.
+    pub(crate) fn pools(&self, data_bytes: usize) -> [PoolOptions; 2] {
+        [self.frames, self.frames.min(4_096)].map(|frames| PoolOptions { frames, data_bytes })
+    }
+
     /// Returns how many bytes a frame holds for these ports.
     pub(crate) fn frame_bytes(&self, ports: &[PortSettings]) -> usize {
         let links = Links::ask().unwrap_or_default();

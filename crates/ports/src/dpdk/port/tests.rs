@@ -449,9 +449,36 @@ fn a_tap_of_dpdk() {
             tx.send(&mut pool, &mut batch);
         }
         assert!(receive_numbered(&mut *far_rx, &mut pool, 30) == frames);
+        // Frames to all groups, as IPv6's neighbour discovery, OSPF and VRRP need.
+        let link = testbed::run("ip", "link show dtap1");
+        assert!(link.contains("ALLMULTI"), "{link}");
+        assert_eq!(port.has_link(), Some(true));
+        ip("link set dtap1 down");
+        assert_eq!(port.has_link(), Some(false));
         drop((rx, tx, far_rx, far_tx, other, port));
         crate::testing::soon("the interface goes", || !interface.exists());
     });
+}
+
+#[test]
+fn an_mtu_changes_while_the_port_is_open() {
+    let mut port = open("dpdk:net_ring12?mtu=1600");
+    let (_rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
+    let mut pool = pool(8);
+    let mut sends = |port: &mut DpdkPort, mtu: usize, length: usize| {
+        port.set_mtu(mtu).unwrap();
+        let before = tx.stats().dropped();
+        let mut batch = batch_of(&mut pool, &[numbered_frame(1, length)]);
+        tx.send(&mut pool, &mut batch);
+        tx.stats().dropped() == before
+    };
+    assert!(!sends(&mut port, 1_500, 1_523));
+    assert!(sends(&mut port, 1_600, 1_523));
+    assert!(!sends(&mut port, 1_280, 1_303));
+    assert_eq!(port.info().mtu, 1_280);
+    let error = port.set_mtu(9_000).unwrap_err().to_string();
+    assert!(error.contains("start it with the option `mtu=9000`"), "{error}");
+    assert_eq!(port.info().mtu, 1_280);
 }
 
 #[test]
