@@ -240,13 +240,14 @@ test-psample: packages-vm rust
 # KERNELS=linux-newest RACK_TESTS="a_dpdk a_bond" are fewer. What they find goes to docs/cards.txt, of which 'make docs' makes a table.
 rack: CARDS ?= e1000 e1000e igb rtl8139 virtio vmxnet3
 rack: KERNELS ?= linux linux-newest
+rack: RACK_FEATURES ?= brickway/dpdk
 rack: packages-rack rust
 	@set -o pipefail; mkdir -p target/tmp; failed=; \
 	for kernel in $(KERNELS); do for card in $(CARDS); do for tests in $(or $(RACK_TESTS),''); do \
 	  echo "rack: $$card, $$kernel $$tests"; \
 	  VM_LINUX=$$kernel RACK_IOMMU=1 VM_MEMORY=3584 \
 	  CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER="$(CURDIR)/crates/testbed/vm/rack.sh $$card" \
-	  $(LINTING) $(CARGO) test --workspace --features brickway/dpdk --test cards -- --nocapture --test-threads 1 $$tests | \
+	  $(LINTING) $(CARGO) test --workspace --features "$(RACK_FEATURES)" --test cards -- --nocapture --test-threads 1 $$tests | \
 	  tee target/tmp/rack.log || failed="$$failed $$card/$$kernel"; \
 	  sh crates/testbed/vm/found.sh target/tmp/rack.log docs/cards.txt; done; done; done; \
 	if [ -n "$$failed" ]; then echo "rack: failed:$$failed"; exit 1; fi

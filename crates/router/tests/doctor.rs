@@ -212,3 +212,28 @@ fn who_has_an_interface_is_known() {
     assert!(netns::eventually(|| router.printed().contains("Ctrl-C stops it")), "{}", router.printed());
     router.interrupt();
 }
+
+#[test]
+fn a_report_of_cards_has_their_ways_and_no_addresses() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = netns::router::between_hosts();
+    let report = || network.run("r", &format!("{} doctor --report eth1 eth2", netns::router::PROGRAM)).1;
+    let before = report();
+    for part in [
+        "Brickway ",
+        "a router runs: no",
+        "\neth1\n",
+        "driver: veth",
+        "XDP: native",
+        "foretold: plain transit",
+    ] {
+        assert!(before.contains(part), "no '{part}':\n{before}");
+    }
+    let router = netns::router::start(&network, "eth1 eth2");
+    let runs = report();
+    assert!(runs.contains("a router runs: yes") && runs.matches("  runs: af_xdp").count() == 2, "{runs}");
+    assert!(!runs.contains("02:00:00") && !runs.contains("10.0."), "{runs}");
+    assert_eq!(router.interrupt(), 0);
+}

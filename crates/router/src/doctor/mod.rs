@@ -8,9 +8,11 @@
 //! | `interface` | the interfaces of the ports |
 //! | `bypassed` | what Linux was configured to do to forwarded packets, and is bypassed |
 //! | `offloads` | what a card or veth does to packets that a router must not get so |
+//! | `card_report` | what a maintainer needs to know of cards |
 //! | `transit` | which way plain transit goes at each port, and what would make a better one |
 
 mod bypassed;
+mod card_report;
 mod interface;
 mod machine;
 mod offloads;
@@ -43,6 +45,7 @@ use crate::table::{Align, Table};
   brickway doctor eth1 eth2                problems that 'brickway run eth1 eth2' would have
   brickway doctor --config brickway.toml   of the ports of a settings file
   sudo brickway doctor eth1 eth2 --fix     apply the remedies that can be applied
+  brickway doctor --report                 how cards work, for the project: no addresses are in it
 
 A PORT is an interface, or DRIVER:INTERFACE. '--fix' changes sysctls and offloads, and brings interfaces up, until
 the next boot. It lets Linux forward again between ports that a router left closed (fail = \"closed\"). It prints
@@ -64,6 +67,9 @@ pub(crate) struct DoctorArguments {
     /// Print one JSON object a finding
     #[arg(long)]
     json: bool,
+    /// Print what cards are and how they work with Brickway, to report to the project; without a PORT, of all cards
+    #[arg(long, conflicts_with_all = ["fix", "json"])]
+    report: bool,
 }
 
 /// What a feature finds.
@@ -333,6 +339,10 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
+    if arguments.report {
+        print(&printable_lines(&card_report::make(&settings)));
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut findings = examine(&settings, arguments.config.as_deref());
     if arguments.fix {
         findings.iter_mut().for_each(Finding::fix);

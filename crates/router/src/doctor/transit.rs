@@ -84,7 +84,7 @@ pub(crate) fn lacks_queues(name: &str) -> bool {
 }
 
 /// Numbers of processors, up to the last that is online.
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     processors_in(&read_to_string("/sys/devices/system/cpu/online").unwrap_or_default())
 }
 
