@@ -221,11 +221,6 @@ int brickway_dpdk_mtu(uint16_t port, uint16_t *mtu)
 	return rte_eth_dev_get_mtu(port, mtu);
 }
 
-int brickway_dpdk_set_mtu(uint16_t port, uint16_t mtu)
-{
-	return rte_eth_dev_set_mtu(port, mtu);
-}
-
 int brickway_dpdk_promiscuous(uint16_t port)
 {
 	return rte_eth_promiscuous_enable(port);

@@ -65,7 +65,6 @@ int brickway_dpdk_probe(const char *devargs, const char *name, struct brickway_d
 int brickway_dpdk_start(uint16_t port, const struct brickway_dpdk_setup *setup, const char **step);
 void brickway_dpdk_close(uint16_t port);
 int brickway_dpdk_mtu(uint16_t port, uint16_t *mtu);
-int brickway_dpdk_set_mtu(uint16_t port, uint16_t mtu);
 int brickway_dpdk_promiscuous(uint16_t port);
 int brickway_dpdk_all_multicast(uint16_t port);
 int brickway_dpdk_link(uint16_t port, uint32_t *megabits);

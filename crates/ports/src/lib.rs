@@ -234,15 +234,6 @@ pub trait Port: Send {
         None
     }
 
-    /// Sets the MTU of a device that Linux does not see.
-    ///
-    /// # Errors
-    /// [`PortError::Unsupported`] where it cannot be so long, or Linux sets it.
-    fn set_mtu(&mut self, mtu: usize) -> Result<(), PortError> {
-        let problem = format!("its MTU cannot be set to {mtu} here");
-        Err(PortError::Unsupported { port: self.info().name, problem })
-    }
-
     /// The steering of a port whose device spreads packets over its receive queues; `None` when nothing can be
     /// changed.
     fn steering(&mut self) -> Option<&mut dyn Steering> {

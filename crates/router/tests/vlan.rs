@@ -250,6 +250,24 @@ fn on_af_packet() {
 }
 
 #[test]
+fn an_interface_made_for_a_vlan_has_the_carrier_of_the_port_below() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = router::between_hosts();
+    let router = start(&network, "eth1 eth1.100 eth2");
+    let lacks_carrier = || network.run("r", "ip link show eth1.100").1.contains("NO-CARRIER");
+    assert!(!lacks_carrier());
+    network.ip("a", "link set eth0 down");
+    assert!(eventually(lacks_carrier), "{}", router.printed());
+    network.ip("a", "link set eth0 up");
+    assert!(eventually(|| !lacks_carrier()), "{}", router.printed());
+    network.ip("r", "link set eth1 down");
+    assert!(eventually(lacks_carrier), "{}", router.printed());
+    assert_eq!(router.interrupt(), 0);
+}
+
+#[test]
 fn access_lists_and_reverse_path_checks_mean_the_vlan() {
     if !netns::is_root() {
         return;

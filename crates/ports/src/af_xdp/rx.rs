@@ -34,6 +34,8 @@ pub(super) struct AfXdpRx {
     /// Readable when one of the sockets is.
     wait: Option<OwnedFd>,
     next_look: Instant,
+    /// Counts calls, so that the kernel is woken now and then also while only some of the sockets receive.
+    rounds: u16,
     /// Whether the program gives packets to the sockets.
     takes: bool,
     dead: bool,
@@ -73,6 +75,7 @@ impl AfXdpRx {
             wanted: 0,
             wait: None,
             next_look: Instant::now(),
+            rounds: 0,
             takes: false,
             dead: false,
             running: Cell::new(true),
@@ -167,7 +170,6 @@ impl AfXdpRx {
             return;
         }
         self.next_look = now + LOOK_EVERY;
-        self.wake_receivers();
         self.look_at_link();
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
@@ -354,6 +356,10 @@ impl RxQueue for AfXdpRx {
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
         let before = batch.len();
         let mut left = max.min(batch.room());
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds == 0 {
+            self.wake_receivers();
+        }
         let (sockets, mac) = (self.sockets.len(), self.shared.mac());
         for step in 0..sockets {
             let number =

@@ -410,7 +410,7 @@ pub(super) struct Outlet {
     mbufs: Box<[*mut Mbuf; MAX_BATCH]>,
     frames: DriverFrames,
     /// Longest frame that may go.
-    pub(super) longest: usize,
+    longest: usize,
 }
 
 #[allow(unsafe_code, reason = "pointers to mbufs are only there during a call")]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::net::Ipv4Addr;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use packet::wire::ethernet::MacAddr;
 
@@ -43,6 +43,9 @@ const OFFLOADS: [(bool, u64, &str); 6] = [
 /// Drivers of devices at whose other end is one peer or none.
 const CABLES: [&str; 5] = ["net_null", "net_ring", "net_memif", "net_pcap", "net_tap"];
 
+/// Drivers of devices that receive all frames without being asked.
+const RECEIVE_ALL: [&str; 2] = ["net_pcap", "net_vhost"];
+
 /// An open device, shared by the port and its queues.
 #[derive(Debug)]
 pub(super) struct OpenDevice {
@@ -50,8 +53,6 @@ pub(super) struct OpenDevice {
     pub(super) port: u16,
     pub(super) mbufs: Reservation,
     pub(super) warn: fn(&str),
-    /// Bytes of the longest frame that may be sent.
-    longest: AtomicUsize,
 }
 
 impl OpenDevice {
@@ -63,11 +64,6 @@ impl OpenDevice {
             shim::brickway_dpdk_counts(self.port, &raw mut counts);
         }
         counts
-    }
-
-    #[inline]
-    pub(super) fn longest(&self) -> usize {
-        self.longest.load(Ordering::Relaxed)
     }
 }
 
@@ -196,9 +192,7 @@ impl DpdkPort {
         }
         probed.is_port = true;
         devices.insert(name.clone());
-        let longest = AtomicUsize::new(0);
-        let device = OpenDevice { name, port: device.port, mbufs, warn: options.warn, longest };
-        let device = Arc::new(device);
+        let device = Arc::new(OpenDevice { name, port: device.port, mbufs, warn: options.warn });
         drop(devices);
 
         let mut port = Self::new(device, probed.device, &devargs, rx_queues, (wanted.1, tx_queues));
@@ -223,8 +217,7 @@ impl DpdkPort {
         let result = unsafe { shim::brickway_dpdk_mtu(device.port, &raw mut mtu) };
         let mtu = if result == 0 { usize::from(mtu) } else { 1_500 };
         // What an mbuf holds may be less than what a virtual device calls its MTU.
-        let mtu = mtu.min(largest_mtu(&device));
-        device.longest.store(mtu + AROUND_MTU, Ordering::Relaxed);
+        let mtu = mtu.min(device.mbufs.data_bytes() - AROUND_MTU);
         let driver = driver_name(&limits);
         // Over these net_pcap works on an interface of Linux, which has neighbours.
         let is_interface = devargs.contains("iface=") && driver == "net_pcap";
@@ -242,7 +235,7 @@ impl DpdkPort {
             let queue = number % there;
             let is_shared = queue + there < wanted || number >= there;
             let busy = is_shared.then(|| Arc::clone(&shared[queue]));
-            DpdkTx::new(Arc::clone(&device), number, queue as u16, busy)
+            DpdkTx::new(Arc::clone(&device), number, queue as u16, busy, mtu + AROUND_MTU)
         });
         let name = device.name.clone();
         let (rx, tx) = (Handout::new(&name, "receive", receivers), Handout::new(&name, "transmit", senders));
@@ -250,38 +243,31 @@ impl DpdkPort {
         Self { info, rx, tx, is_cable, limits, device }
     }
 
-    /// Has the device receive frames to all groups: which of them are for the host only Linux knows, and so it is with interfaces of
-    /// which programs capture. Else neighbour discovery of IPv6, OSPF and VRRP would not be heard.
+    /// Has the device receive all multicast frames: which groups are the host's only Linux knows, as with interfaces that programs
+    /// capture from. Else neighbour discovery of IPv6, OSPF and VRRP would not be heard.
     fn receive_all_multicast(&mut self) {
         eal::forget_log();
         let result = shim::brickway_dpdk_all_multicast(self.device.port);
-        if result >= 0 || self.is_cable {
+        let (name, driver) = (&self.info.name, driver_name(&self.limits));
+        if result >= 0 || self.is_cable || RECEIVE_ALL.contains(&driver.as_str()) {
             return;
         }
-        let PortInfo { name, .. } = &self.info;
-        match shim::brickway_dpdk_promiscuous(self.device.port) {
-            0.. => (self.device.warn)(&format!(
-                "port {name}: driver {} cannot receive all groups, so it receives frames to other hosts too",
-                driver_name(&self.limits)
-            )),
-            _ => (self.device.warn)(&format!(
-                "port {name}: receiving frames to groups does not work with driver {} ({}): IPv6 finds no neighbours, and OSPF and \
-                 VRRP hear nothing",
-                driver_name(&self.limits),
-                because(result)
-            )),
-        }
+        let why = because(result);
+        (self.device.warn)(&match shim::brickway_dpdk_promiscuous(self.device.port) {
+            0.. => format!(
+                "port {name}: driver {driver} cannot receive all multicast ({why}), so it receives frames to other hosts too"
+            ),
+            _ => format!(
+                "port {name}: driver {driver} cannot receive all multicast ({why}): IPv6 finds no neighbours, and OSPF and VRRP hear \
+                 nothing"
+            ),
+        });
     }
 
     fn failed(&self, what: &str, code: i32) -> PortError {
         let driver = driver_name(&self.limits);
         unsupported(&self.info.name, format!("{what} does not work with driver {driver}: {}", because(code)))
     }
-}
-
-/// The largest MTU whose frames fit the mbufs.
-fn largest_mtu(device: &OpenDevice) -> usize {
-    device.mbufs.data_bytes() - AROUND_MTU
 }
 
 /// Mbufs that a port may hold: all rings full, all caches full, and those on their way.
@@ -360,25 +346,6 @@ impl Port for DpdkPort {
         // SAFETY: the port is open.
         let result = unsafe { shim::brickway_dpdk_link(self.device.port, &raw mut megabits) };
         (result >= 0).then_some(result == 1)
-    }
-
-    fn set_mtu(&mut self, mtu: usize) -> Result<(), PortError> {
-        let most = largest_mtu(&self.device);
-        if mtu > most {
-            let problem = format!(
-                "an MTU of {mtu} does not fit its packet buffers, which hold {most}; start it with the option `mtu={mtu}`"
-            );
-            return Err(unsupported(&self.info.name, problem));
-        }
-        eal::forget_log();
-        let result = shim::brickway_dpdk_set_mtu(self.device.port, mtu as u16);
-        // A cable without an MTU carries what is sent.
-        if result < 0 && !(self.is_cable && result == -libc::ENOTSUP) {
-            return Err(self.failed(&format!("setting an MTU of {mtu} while it runs"), result));
-        }
-        self.device.longest.store(mtu + AROUND_MTU, Ordering::Relaxed);
-        self.info.mtu = mtu;
-        Ok(())
     }
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {

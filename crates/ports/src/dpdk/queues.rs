@@ -96,8 +96,9 @@ impl DpdkTx {
         number: usize,
         queue: u16,
         busy: Option<Arc<AtomicBool>>,
+        longest: usize,
     ) -> Self {
-        let (outlet, stats) = (Outlet::new(device.longest()), QueueStats::default());
+        let (outlet, stats) = (Outlet::new(longest), QueueStats::default());
         Self { outlet, port: device.port, queue, number, busy, stats, device }
     }
 }
@@ -107,7 +108,6 @@ impl TxQueue for DpdkTx {
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
         register(&self.device.name, self.device.warn);
         let (port, queue, busy) = (self.port, self.queue, self.busy.as_deref());
-        self.outlet.longest = self.device.longest();
         self.outlet.send(&self.device.mbufs, pool, batch, &mut self.stats, |mbufs, count| {
             if busy.is_some_and(|busy| busy.swap(true, Ordering::Acquire)) {
                 return 0;

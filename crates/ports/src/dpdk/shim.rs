@@ -103,7 +103,6 @@ unsafe extern "C" {
     pub(super) fn brickway_dpdk_start(port: u16, setup: *const Setup, step: *mut *const c_char) -> c_int;
     pub(super) safe fn brickway_dpdk_close(port: u16);
     pub(super) fn brickway_dpdk_mtu(port: u16, mtu: *mut u16) -> c_int;
-    pub(super) safe fn brickway_dpdk_set_mtu(port: u16, mtu: u16) -> c_int;
     pub(super) safe fn brickway_dpdk_promiscuous(port: u16) -> c_int;
     pub(super) safe fn brickway_dpdk_all_multicast(port: u16) -> c_int;
     pub(super) fn brickway_dpdk_link(port: u16, megabits: *mut u32) -> c_int;

@@ -91,10 +91,6 @@ impl Port for FaultPort {
         self.inner.has_link()
     }
 
-    fn set_mtu(&mut self, mtu: usize) -> Result<(), PortError> {
-        self.inner.set_mtu(mtu)
-    }
-
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
     }

@@ -1,5 +1,5 @@
 //! `brickway doctor --report`: what a maintainer needs to know of cards that nobody of the project has. No addresses are in it, neither of
-//! links nor of IP, nor the machine's name.
+//! links nor of IP, nor the machine's name. An interface that is named after its address is called by its number.
 
 use std::fmt::Write;
 
@@ -40,20 +40,31 @@ pub(super) fn make(settings: &Settings) -> String {
     let settings = of_cards.as_ref().unwrap_or(settings);
     let findings = transit::examine(&Patient::of(settings));
     let links = Links::ask().unwrap_or_default();
-    let names = settings.ports.iter().map(|port| port.name.clone());
-    for name in names {
-        let _ = writeln!(text, "\n{name}");
-        if let Some(link) = links.named(&name) {
-            text += &of_card(&name, link.index, link.mtu);
+    let mut names: Vec<String> = settings.ports.iter().map(|port| port.name.clone()).collect();
+    if of_cards.is_some() {
+        let is_new = |port: &&PortRow| !names.contains(&port.name) && !names.contains(&port.interface);
+        let further: Vec<String> = running.iter().filter(is_new).map(|port| port.name.clone()).collect();
+        names.extend(further);
+    }
+    for (name, number) in names.iter().zip(1..) {
+        let shown = if has_address(name) { format!("interface {number}") } else { name.clone() };
+        let _ = writeln!(text, "\n{shown}");
+        if let Some(link) = links.named(name) {
+            text += &of_card(name, link.index, link.mtu);
         }
-        for finding in findings.iter().filter(|finding| finding.subject == name) {
+        let mut runs = running.iter().filter(|port| port.name == *name || port.interface == *name).peekable();
+        // What a running router has is no longer free.
+        for finding in findings.iter().filter(|finding| finding.subject == *name && runs.peek().is_none()) {
             let _ = writeln!(text, "  foretold: {}", finding.what);
         }
-        for port in running.iter().filter(|port| port.name == name || port.interface == name) {
-            text += &of_port(port);
-        }
+        runs.for_each(|port| text += &of_port(port));
     }
     text
+}
+
+/// Whether an interface is named after its link address, as systemd names cards of USB: enx001122334455.
+fn has_address(name: &str) -> bool {
+    name.bytes().filter(u8::is_ascii_hexdigit).count() >= 12
 }
 
 /// Interfaces with a device of their own.
@@ -77,7 +88,7 @@ fn of_card(name: &str, index: u32, mtu: usize) -> String {
     let driver = lines(&format!("ethtool -i {name}"), &["driver", "version", "firmware-version"]);
     line("driver", driver.replace("driver: ", "").trim_end_matches(", firmware-version:").to_owned());
     let speed = read(&format!("/sys/class/net/{name}/speed"));
-    line("link", if speed.starts_with('-') { String::new() } else { format!("{speed} Mbit/s") });
+    line("link", speed.parse::<u32>().map_or_else(|_| String::new(), |speed| format!("{speed} Mbit/s")));
     line("MTU", mtu.to_string());
     line("XDP", xdp(index));
     line("queues", after_current(&format!("ethtool -l {name}")));

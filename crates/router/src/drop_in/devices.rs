@@ -1,17 +1,24 @@
 //! Devices that Linux does not see, and VLANs that it has no interface for: what the TAP interface that stands for one has to have
-//! of it, and it of that.
+//! of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use elements::devices::OpenPort;
 use graph::setup::Shared;
 
 use super::RouterPort;
 use super::configuration::tap_spec;
-use crate::settings::Host;
+use crate::settings::{Driver, Host};
+
+/// How often devices are asked for their link. Some drivers begin to set up the link anew at each question while it is down.
+const PERIOD: Duration = Duration::from_millis(500);
 
 /// What the TAP interfaces got last, by port: whether they have a carrier.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     carriers: Vec<Option<bool>>,
+    asked: Option<Instant>,
 }
 
 impl Devices {
@@ -21,13 +28,18 @@ impl Devices {
         &mut self,
         ports: &[RouterPort],
         shared: &Shared,
-        has_carrier: impl Fn(&str) -> Option<bool>,
+        has_carrier: impl Fn(&str) -> bool,
     ) -> Vec<String> {
         self.carriers.resize(ports.len(), None);
+        let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= PERIOD);
+        if is_due {
+            self.asked = Some(Instant::now());
+        }
         let mut problems = Vec::new();
         for (port, last) in ports.iter().zip(&mut self.carriers).filter(|(port, _)| port.host == Host::Tap) {
             let now = match &port.vlan {
-                Some((below, _)) => has_carrier(below),
+                Some((below, _)) => Some(has_carrier(below)),
+                None if !is_due => None,
                 None => open(shared, &port.name).and_then(|open| open.with(|port| port.has_link())),
             };
             let Some(is_plugged) = now.filter(|_| now != *last) else { continue };
@@ -40,24 +52,22 @@ impl Devices {
     }
 }
 
-/// Gives a device the MTU that its TAP interface has been set to. Where it cannot have that one, the interface gets the device's
-/// again, which is returned with what went wrong.
-pub(super) fn follow_mtu(port: &RouterPort, shared: &Shared, mtu: u32) -> Result<(), (u32, String)> {
-    if port.host != Host::Tap || port.vlan.is_some() {
-        return Ok(());
-    }
-    let Some(open) = open(shared, &port.name) else { return Ok(()) };
-    let (before, set) = open.with(|device| {
-        let before = device.info().mtu;
-        (before, if before == mtu as usize { Ok(()) } else { device.set_mtu(mtu as usize) })
-    });
-    set.map_err(|error| {
-        let restored = ports::set_mtu(&port.name, before);
-        let restored = restored.map_or_else(|error| error.to_string(), |()| format!("it has {before} again"));
-        (before as u32, format!("{error}; {restored}"))
-    })
+/// Returns the largest MTU that the TAP interface of a device may have: what the device was opened with. Its buffers hold no more.
+pub(super) fn largest_mtu(port: &RouterPort) -> Option<u32> {
+    let is_device = port.driver == Driver::Dpdk && port.host == Host::Tap;
+    port.device.filter(|_| is_device).map(|device| device.mtu)
 }
 
-fn open(shared: &Shared, name: &str) -> Option<std::sync::Arc<OpenPort>> {
+/// Sets the MTU of such an interface back to the largest. Returns what to report.
+pub(super) fn set_back(port: &RouterPort, wanted: u32, most: u32) -> String {
+    let set = ports::set_mtu(&port.name, most as usize);
+    let set = set.map_or_else(|error| error.to_string(), |()| format!("it has {most} again"));
+    format!(
+        "{0}: an MTU of {wanted} is more than its device was opened with, {most}; {set}; start it with the option 'mtu={wanted}'",
+        port.name
+    )
+}
+
+fn open(shared: &Shared, name: &str) -> Option<Arc<OpenPort>> {
     shared.get::<OpenPort>(&OpenPort::key(name))
 }

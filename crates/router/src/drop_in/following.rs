@@ -367,7 +367,8 @@ impl Follow for Following {
             self.ports.iter().map(has).collect()
         });
         drop(state);
-        let mut problems = self.devices.look(&self.ports, &self.shared, |port| carriers.get(port).copied());
+        let mut problems =
+            self.devices.look(&self.ports, &self.shared, |port| carriers.get(port) == Some(&true));
         if let Some(has_ipv4) = has_ipv4 {
             let (leaves, wrong) = self.tell_clients(&has_ipv4);
             self.leaves_clients = leaves;
@@ -448,9 +449,9 @@ impl Follow for Following {
         for (number, link) in links.into_iter().enumerate() {
             let Some(seen) = link.filter(|link| self.links[number] != *link) else { continue };
             let (port, mut link) = (&self.ports[number], seen.clone());
-            if let Err((mtu, problem)) = devices::follow_mtu(port, &self.shared, link.mtu) {
-                problems.push(problem);
-                (link.mtu, link.mtus) = (mtu, link.mtus.map(|longest| longest.min(mtu)));
+            if let Some(most) = devices::largest_mtu(port).filter(|&most| link.mtu > most) {
+                problems.push(devices::set_back(port, link.mtu, most));
+                (link.mtu, link.mtus) = (most, link.mtus.map(|longest| longest.min(most)));
             }
             problems.extend(self.on_host(port, |host| host.follow_link()).err());
             if let Some(mac) = link.mac.map(MacAddr) {

@@ -144,6 +144,11 @@ impl MemorySettings {
     pub(crate) fn frame_bytes(&self, ports: &[PortSettings]) -> usize {
         let links = Links::ask().unwrap_or_default();
         let of_port = |port: &PortSettings| {
+            if port.driver == Driver::Dpdk {
+                // Linux sends as long ones by the interface that stands for it.
+                let mtu = port.options.split('&').find_map(|option| option.strip_prefix("mtu="))?;
+                return Some(frame_bytes_for(mtu.parse().ok()?, false));
+            }
             let link = links.named(port.device.as_deref().unwrap_or(&port.name))?;
             let bytes = frame_bytes_for(link.mtu, port.driver.is_xdp());
             let of_card =

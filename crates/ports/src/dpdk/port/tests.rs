@@ -461,27 +461,6 @@ fn a_tap_of_dpdk() {
 }
 
 #[test]
-fn an_mtu_changes_while_the_port_is_open() {
-    let mut port = open("dpdk:net_ring12?mtu=1600");
-    let (_rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
-    let mut pool = pool(8);
-    let mut sends = |port: &mut DpdkPort, mtu: usize, length: usize| {
-        port.set_mtu(mtu).unwrap();
-        let before = tx.stats().dropped();
-        let mut batch = batch_of(&mut pool, &[numbered_frame(1, length)]);
-        tx.send(&mut pool, &mut batch);
-        tx.stats().dropped() == before
-    };
-    assert!(!sends(&mut port, 1_500, 1_523));
-    assert!(sends(&mut port, 1_600, 1_523));
-    assert!(!sends(&mut port, 1_280, 1_303));
-    assert_eq!(port.info().mtu, 1_280);
-    let error = port.set_mtu(9_000).unwrap_err().to_string();
-    assert!(error.contains("start it with the option `mtu=9000`"), "{error}");
-    assert_eq!(port.info().mtu, 1_280);
-}
-
-#[test]
 fn several_queues_and_their_steering() {
     let mut port = try_open("dpdk:net_null4?symmetric", 4, 4).unwrap();
     assert_eq!((port.info().rx_queues, port.info().tx_queues), (4, 4));
