@@ -21,9 +21,9 @@ const LINK_HEADER: usize = 18;
 const UNITS: [(&str, usize); 5] =
     [("igb", 1_024), ("igc", 1_024), ("ixgbe", 1_024), ("i40e", 128), ("ice", 128)];
 
-/// Drivers that go deaf at times, and are to copy. igb takes the buffer behind the last that it has for one with a packet, where there
-/// were fewer than it wanted: `igb_alloc_rx_buffers_zc()` leaves there the length of the round before, and `igb_clean_rx_irq_zc()` does
-/// not stop at it. Linux 6.14 to 7.3; seen on 7.3.4, where a receive ring ran dry.
+/// Drivers whose ports stopped receiving for good where a receive ring ran dry, and so copy. igb did with Linux 7.3.4, emulated. The
+/// cause, as its source reads: where it gets fewer buffers than it wants, `igb_alloc_rx_buffers_zc()` leaves an old length behind
+/// the last one, and `igb_clean_rx_irq_zc()` takes that for a packet.
 const DEAF: [&str; 1] = ["igb"];
 
 /// Whether ports of this driver go without copies where nobody asks for them.

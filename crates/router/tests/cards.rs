@@ -210,7 +210,7 @@ fn packets_of_all_lengths_pass_by_each_driver_with_huge_pages_and_without() {
 }
 
 #[test]
-fn a_dpdk_port_hears_groups_and_follows_its_cable_and_its_mtu() {
+fn a_dpdk_port_receives_multicast_and_follows_its_link_and_mtu() {
     let Some(rack) = Rack::new() else { return };
     if !cfg!(feature = "dpdk") || !["e1000", "igb", "virtio", "vmxnet3"].contains(&rack.card.as_str()) {
         println!(

@@ -53,7 +53,7 @@ pub(super) fn make(settings: &Settings) -> String {
             text += &of_card(name, link.index, link.mtu);
         }
         let mut runs = running.iter().filter(|port| port.name == *name || port.interface == *name).peekable();
-        // What a running router has is no longer free.
+        // A running router holds the huge pages that would be counted as missing.
         for finding in findings.iter().filter(|finding| finding.subject == *name && runs.peek().is_none()) {
             let _ = writeln!(text, "  foretold: {}", finding.what);
         }
@@ -151,4 +151,15 @@ fn after_current(command: &str) -> String {
     let current = text.split_once("Current hardware settings:").map_or("", |(_, current)| current);
     let known = current.lines().filter(|line| !line.is_empty() && !line.ends_with("n/a"));
     known.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_address;
+
+    #[test]
+    fn names_with_an_address_are_found() {
+        assert!(has_address("enx001122aabbcc"));
+        assert!(["eth1", "enp0s31f6", "enp129s0f0np0", "bond0.100"].iter().all(|name| !has_address(name)));
+    }
 }

@@ -449,7 +449,7 @@ fn a_tap_of_dpdk() {
             tx.send(&mut pool, &mut batch);
         }
         assert!(receive_numbered(&mut *far_rx, &mut pool, 30) == frames);
-        // Frames to all groups, as IPv6's neighbour discovery, OSPF and VRRP need.
+        // All multicast, as IPv6's neighbour discovery, OSPF and VRRP need.
         let link = testbed::run("ip", "link show dtap1");
         assert!(link.contains("ALLMULTI"), "{link}");
         assert_eq!(port.has_link(), Some(true));
