@@ -71,11 +71,13 @@ const RATE: [&str; 2] = ["mpps", "cycles_per_packet"];
 const ON_VETH: [&str; 5] =
     ["mpps", "cycles_per_packet", "cpu_ns_per_packet", "softirq_percent", "loss_percent"];
 
-/// These move packets as fast as they can: one at a time.
+/// Benches that move frames run one at a time: each goes as fast as it can, and our pools take whatever huge pages are free, those
+/// too that the bench beside it has reserved for DPDK.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn memory() {
+    let _turn = MACHINE.lock();
     let place = Place::new();
     let bench = "io --only memory/minimal/,memory/route-1-1 --runs 1 --seconds 0.02";
     let (code, out, err) = said(&mut place.bench(&format!("{bench} --json")));
@@ -94,6 +96,7 @@ fn memory() {
 
 #[test]
 fn the_form_of_hot_loops_can_be_chosen() {
+    let _turn = MACHINE.lock();
     let place = Place::new();
     let bench = "io --only memory/route-1-1 --runs 1 --seconds 0.02";
     let (code, out, err) = said(place.bench(bench).env("BRICKWAY_CPU", "scalar"));
@@ -106,6 +109,7 @@ fn the_form_of_hot_loops_can_be_chosen() {
 
 #[test]
 fn a_grown_table() {
+    let _turn = MACHINE.lock();
     let place = Place::new();
     let table = place.0.path().join("table.txt");
     let rows: String =
@@ -155,6 +159,7 @@ fn l3fwd() {
 
 #[test]
 fn what_is_missing_is_said() {
+    let _turn = MACHINE.lock();
     let place = Place::new();
     let mut bench = place.bench("io --only minimal/testpmd,memory/minimal/ --runs 1 --seconds 0.02 --json");
     let (code, out, err) = said(bench.env("PATH", place.0.path()));
@@ -278,6 +283,7 @@ fn an_interrupted_bench_leaves_nothing() {
 
 #[test]
 fn batching() {
+    let _turn = MACHINE.lock();
     let place = Place::new();
     let bench = "batching --drivers memory --rx 1,32 --tx 8,256 --runs 1 --seconds 0.01";
     let (code, out, err) = said(&mut place.bench(&format!("{bench} --json")));

@@ -23,6 +23,11 @@ fn read(name: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path} holds '{}', not a number", text.trim()))
 }
 
+/// Pages that nobody has and that are promised to nobody: a mapping that is not touched yet has its pages among the free ones.
+fn unpromised() -> Result<u64, String> {
+    Ok(read("free_hugepages")?.saturating_sub(read("resv_hugepages")?))
+}
+
 /// What [`set_total`] sets: not those beyond it that a process which ends still has, and that go with it.
 fn total() -> Result<u64, String> {
     Ok(read("nr_hugepages")?.saturating_sub(read("surplus_hugepages")?))
@@ -37,7 +42,7 @@ impl HugePages {
     /// Makes sure that `megabytes` of huge pages are free, or says in a few words why they are not.
     pub(super) fn reserve(megabytes: u64) -> Result<Self, String> {
         let wanted = megabytes.div_ceil(2);
-        let free = read("free_hugepages")?;
+        let free = unpromised()?;
         if free >= wanted {
             return Ok(Self { added: 0 });
         }
@@ -45,7 +50,7 @@ impl HugePages {
         set_total(before + wanted - free)?;
         // The kernel adds as many as it finds; from here on they go again whatever happens.
         let pages = Self { added: total()?.saturating_sub(before) };
-        let free = read("free_hugepages")?;
+        let free = unpromised()?;
         if free < wanted {
             return Err(format!("the kernel found {} of {megabytes} MB of huge pages", free * 2));
         }
