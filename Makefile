@@ -49,7 +49,7 @@ BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev libpca
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
-TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables pmacct nfdump
+TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables bpftool pmacct nfdump
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
@@ -243,7 +243,7 @@ rack: CARDS ?= e1000 e1000e igb rtl8139 virtio vmxnet3
 rack: KERNELS ?= linux linux-newest
 rack: RACK_FEATURES ?= brickway/dpdk
 # Each in a guest of its own: what one leaves behind is not the next one's.
-rack: RACK_TESTS ?= a_bond a_dpdk a_list a_ring of_all_lengths
+rack: RACK_TESTS ?= a_bond a_dpdk a_list a_ring changes_of of_all_lengths
 rack: packages-rack rust
 	@set -o pipefail; mkdir -p target/tmp; failed=; \
 	for kernel in $(KERNELS); do for card in $(CARDS); do for tests in $(RACK_TESTS); do \

@@ -262,6 +262,20 @@ pub trait Port: Send {
         Err(PortError::Unsupported { port: self.info().name, problem })
     }
 
+    /// Opens anew what receives, since the device receives and nothing of that comes: by the way that it went until now, then by a
+    /// slower one, then not at all, so that Linux has the packets. `tries` is how often that was done since the last packet came.
+    /// Returns what it goes by now, for people.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where there is no other way; others of opening the port.
+    fn open_anew(&mut self, tries: usize) -> Result<&'static str, PortError> {
+        let _ = tries;
+        Err(PortError::Unsupported {
+            port: self.info().name,
+            problem: "its driver has no other way".to_owned(),
+        })
+    }
+
     /// How the driver moves packets, in a word or two, where it has several ways: `zero-copy`, `copy`, `generic`. Empty: it has one.
     fn mode(&self) -> &'static str {
         ""

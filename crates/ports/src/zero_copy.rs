@@ -21,14 +21,14 @@ const LINK_HEADER: usize = 18;
 const UNITS: [(&str, usize); 5] =
     [("igb", 1_024), ("igc", 1_024), ("ixgbe", 1_024), ("i40e", 128), ("ice", 128)];
 
-/// Drivers whose ports stopped receiving for good where a receive ring ran dry, and so copy. igb did with Linux 7.3.4, emulated. The
-/// cause, as its source reads: where it gets fewer buffers than it wants, `igb_alloc_rx_buffers_zc()` leaves an old length behind
-/// the last one, and `igb_clean_rx_irq_zc()` takes that for a packet.
-const DEAF: [&str; 1] = ["igb"];
+/// Drivers that give buffers of an earlier round for packets, for good, once a receive ring ran dry; so their ports copy. igb did with
+/// Linux 7.3.4, emulated. The cause, as its source reads: where it gets fewer buffers than it wants, `igb_alloc_rx_buffers_zc()`
+/// leaves an old length behind the last one, and `igb_clean_rx_irq_zc()` takes that for a packet.
+const OUT_OF_STEP: [&str; 1] = ["igb"];
 
 /// Whether ports of this driver go without copies where nobody asks for them.
 pub fn is_usual_for(driver: &str) -> bool {
-    !DEAF.contains(&driver)
+    !OUT_OF_STEP.contains(&driver)
 }
 
 fn unit(driver: &str) -> usize {

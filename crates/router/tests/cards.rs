@@ -100,12 +100,23 @@ impl Rack {
         start(&self.network, &format!("{ports} --socket {socket} {options}"))
     }
 
-    /// Gives the card of an interface to VFIO, for DPDK, and returns its address.
-    fn give_to_vfio(&self, interface: &str) -> String {
+    /// The address of an interface's card.
+    fn address(&self, interface: &str) -> String {
         let (_, path) = self.network.run("r", &format!("readlink -f /sys/class/net/{interface}/device"));
         // A virtio device lies below its card.
         let is_address = |part: &&str| part.len() == 12 && part.starts_with("0000:");
-        let address = path.trim().rsplit('/').find(is_address).unwrap_or_else(|| panic!("{path}")).to_owned();
+        path.trim().rsplit('/').find(is_address).unwrap_or_else(|| panic!("{path}")).to_owned()
+    }
+
+    /// Gives the router the interface with this link address, which has come anew, under this name.
+    fn take(&self, mac: &str, name: &str) {
+        assert!(eventually(|| find_interface(mac).is_some()), "no card {mac}");
+        testbed::ip(&format!("link set {} netns {} name {name}", interface(mac), self.network.name("r")));
+    }
+
+    /// Gives the card of an interface to VFIO, for DPDK, and returns its address.
+    fn give_to_vfio(&self, interface: &str) -> String {
+        let address = self.address(interface);
         let device = format!("/sys/bus/pci/devices/{address}");
         std::fs::write(format!("{device}/driver_override"), "vfio-pci").unwrap();
         std::fs::write(format!("{device}/driver/unbind"), &address).unwrap();
@@ -166,13 +177,17 @@ fn plug(card: u8, is_plugged: bool) {
 
 /// The interface with this address.
 fn interface(mac: &str) -> String {
-    let names = std::fs::read_dir("/sys/class/net")
+    find_interface(mac).unwrap_or_else(|| panic!("no card {mac}"))
+}
+
+fn find_interface(mac: &str) -> Option<String> {
+    let mut names = std::fs::read_dir("/sys/class/net")
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let has = |name: &String| {
         std::fs::read_to_string(format!("/sys/class/net/{name}/address")).is_ok_and(|text| text.trim() == mac)
     };
-    names.into_iter().find(has).unwrap_or_else(|| panic!("no card {mac}"))
+    names.find(has)
 }
 
 /// Huge pages of this machine.
@@ -317,6 +332,94 @@ fn a_ring_that_was_full_goes_on() {
         assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
     }
     rack.found("full rings", "goes on");
+}
+
+#[test]
+fn changes_of_a_card_end_nothing() {
+    let Some(rack) = Rack::new() else { return };
+    let network = &rack.network;
+    set_huge_pages(64);
+    rack.exchange("Linux");
+    // A card may refuse a change; then nothing changes.
+    let changes: [(&str, &[&str]); 7] = [
+        ("down and up", &["ip link set eth2 down", "ip link set eth2 up"]),
+        ("MTU", &["ip link set eth2 mtu 1400", "ip link set eth2 mtu 1500"]),
+        ("rings", &["ethtool -G eth1 rx 128 tx 128", "ethtool -G eth1 rx 256 tx 256"]),
+        ("receive offloads", &["ethtool -K eth1 gro off rx off", "ethtool -K eth1 gro on rx on"]),
+        ("VLAN offloads", &["ethtool -K eth1 rxvlan on", "ethtool -K eth1 rxvlan off"]),
+        ("queues", &["ethtool -L eth1 combined 2", "ethtool -L eth1 combined 1"]),
+        ("promiscuous", &["ip link set eth1 promisc on", "ip link set eth1 promisc off"]),
+    ];
+    let address = |number: u8| {
+        network.allow_ipv6("r", &format!("eth{number}"));
+        network.ip("r", &format!("link set eth{number} up"));
+        for (family, address) in
+            [("-4", format!("10.0.{number}.1/24")), ("-6", format!("2001:db8:{number}::1/64 nodad"))]
+        {
+            network.ip("r", &format!("{family} addr replace {address} dev eth{number}"));
+        }
+    };
+    let mut is_anew = false;
+    for driver in ["auto", "af_xdp", "af_packet"] {
+        let router = rack.start(&format!("--driver {driver}"));
+        rack.wait_for_link(driver);
+        let check = |what: &str| {
+            let what = format!("{driver}, {what}");
+            rack.wait_for_link(&what);
+            for length in ["-s 1472 -M do 10.0.2.2", "-s 4000 2001:db8:2::2"] {
+                assert_eq!(
+                    network.answers("a", length),
+                    10,
+                    "{} {what}: {length}: {}",
+                    rack.card,
+                    router.printed()
+                );
+            }
+            // The router forwards, and not Linux alone: of what came in both ports saw most.
+            let moved = || -> Vec<u64> {
+                let of =
+                    |port: &Value| port["in_kernel"].as_u64().unwrap() + port["by_workers"].as_u64().unwrap();
+                rack.ports().iter().map(of).collect()
+            };
+            let forwards = || {
+                let before = moved();
+                network.run("a", "ping -q -i 0.01 -c 60 -W 1 10.0.2.2");
+                moved().iter().zip(before).all(|(now, before)| now - before >= 50)
+            };
+            assert!(eventually(forwards), "{what}: {:?} {}", rack.ports(), router.printed());
+        };
+        for (what, commands) in changes {
+            for command in commands {
+                let (_, text) = network.run("r", command);
+                if !text.trim().is_empty() {
+                    println!("{driver}: {command}: {}", text.trim());
+                }
+                if !command.ends_with("down") && !command.ends_with("1400") {
+                    address(2);
+                    check(command);
+                }
+            }
+            println!("{driver}: {what}");
+        }
+        plug(2, false);
+        assert!(eventually(|| rack.ports()[1]["has_carrier"] == false), "{driver}: {:?}", rack.ports());
+        plug(2, true);
+        check("cable");
+        let card = rack.address("eth1");
+        let bound = std::fs::read_link(format!("/sys/bus/pci/devices/{card}/driver")).unwrap();
+        let bound = format!("/sys/bus/pci/drivers/{}", bound.file_name().unwrap().to_str().unwrap());
+        std::fs::write(format!("{bound}/unbind"), &card).unwrap();
+        router.wait_until("the card is missed", || router.printed().contains("eth1"));
+        std::fs::write(format!("{bound}/bind"), &card).unwrap();
+        rack.take("52:54:00:00:01:01", "eth1");
+        address(1);
+        check("unbound and bound");
+        println!("{}", router.printed());
+        assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
+        is_anew |= router.printed().contains("of which the router saw none");
+        rack.exchange(&format!("Linux after {driver}"));
+    }
+    rack.found("changes", if is_anew { "goes on, opened anew" } else { "goes on" });
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod netns;
 
-use netns::router::{PROGRAM, start, warm_up};
+use netns::router::{PROGRAM, answered, start, warm_up};
 use netns::{Network, eventually};
 
 /// Hosts a and b, and a router between them.
@@ -112,6 +112,70 @@ fn ports_count_what_hosts_sent_and_got_whoever_forwarded() {
                 router.printed().contains("% of what comes in, at its own speed: ")
             });
             assert!(told, "{}", router.printed());
+        }
+    }
+}
+
+/// Takes the XDP program off an interface, which whoever attached it does not notice.
+fn take_program_off(network: &Network, interface: &str) {
+    let (_, text) = network.run("r", "bpftool -j link show");
+    let links: Vec<serde_json::Value> =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let (_, known) = network.run("r", &format!("ip -j -d link show {interface}"));
+    let known: serde_json::Value = serde_json::from_str(&known).unwrap();
+    let program = &known[0]["xdp"]["prog"]["id"];
+    let link = links.iter().find(|link| &link["prog_id"] == program && link["type"] == "xdp");
+    let link = link.unwrap_or_else(|| panic!("no program on {interface}: {text}"));
+    let (is_off, text) = network.run("r", &format!("bpftool link detach id {}", link["id"]));
+    assert!(is_off, "{text}");
+}
+
+#[test]
+fn a_port_that_does_not_see_what_its_device_receives_is_opened_anew() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["xdp", "af_xdp"] {
+        let network = network();
+        let socket = network.folder.file("socket");
+        let router = start(&network, &format!("eth1 eth2 --driver {driver} --socket {socket}"));
+        warm_up(&network, "a", &["10.0.2.2"]);
+        take_program_off(&network, "eth1");
+        // Linux forwards meanwhile.
+        let pings = network.start("a", "ping -n -i 0.01 10.0.2.2");
+        let expected = "eth1: its device received";
+        router.wait_until("deafness is noticed", || router.printed().contains(expected));
+        router.wait_until("packets are seen", || {
+            router.printed().contains("eth1: the router sees packets again")
+        });
+        pings.interrupt();
+        let printed = router.printed();
+        assert!(printed.contains("of which the router saw none; its program is attached anew"), "{printed}");
+        warm_up(&network, "a", &["10.0.2.2"]);
+        let (_, problems) = network.run("r", &format!("{PROGRAM} show problems --socket {socket}"));
+        assert!(!problems.contains("eth1"), "{problems}");
+    }
+}
+
+#[test]
+fn an_orderly_end_loses_nothing() {
+    if !netns::is_root() {
+        return;
+    }
+    for filters in [false, true] {
+        for driver in ["auto", "xdp", "af_xdp", "af_packet"] {
+            let network = network();
+            let list = network.folder.write("list", "10 deny udp any any port 7\n");
+            let list = if filters { format!("--acl {list}") } else { String::new() };
+            let router = start(&network, &format!("eth1 eth2 --driver {driver} {list}"));
+            warm_up(&network, "a", &["10.0.2.2"]);
+            let ping = network.start("a", "ping -n -i 0.001 -W 1 10.0.2.2");
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            ping.interrupt();
+            let (sent, answers) = answered(&ping.printed());
+            assert_eq!(answers.len(), sent, "{driver}, filters {filters}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use crate::documents::root;
 
 /// The columns: what is tried, and the words above.
-const COLUMNS: [(&str, &str); 11] = [
+const COLUMNS: [(&str, &str); 12] = [
     ("auto", "`auto`"),
     ("auto, huge pages", "with huge pages"),
     ("xdp", "`xdp`"),
@@ -20,6 +20,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ("af_packet", "`af_packet`"),
     ("VLAN's list", "VLAN's list"),
     ("full rings", "full rings"),
+    ("changes", "changes"),
     ("bond", "bond"),
     ("DPDK", "DPDK"),
 ];

@@ -474,7 +474,7 @@ impl Shared {
             attached.program.detach();
             problem
         } else {
-            match self.attach(&mut attached) {
+            match self.attach(&mut attached, None) {
                 Ok(()) => {
                     self.generation.store(dead + 1, Ordering::Relaxed);
                     self.claim.tell_back();
@@ -487,8 +487,8 @@ impl Shared {
         false
     }
 
-    /// Looks at the interface and attaches the program to it.
-    fn attach(&self, attached: &mut Attached) -> Result<(), PortError> {
+    /// Looks at the interface and attaches the program to it, in this mode, or else in that of the options.
+    fn attach(&self, attached: &mut Attached, mode: Option<XdpMode>) -> Result<(), PortError> {
         let (name, interface) = (self.name(), &self.claim.interface);
         let index = self.claim.hold()?;
         if !interface.is_up()? {
@@ -537,7 +537,7 @@ impl Shared {
             *passage = (mode == XdpMode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
             bpf.attach(index, mode)
         };
-        attached.mode = match self.options.mode {
+        attached.mode = match mode.or(self.options.mode) {
             Some(mode) => {
                 fits(mode)?;
                 attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
@@ -653,7 +653,7 @@ impl AfXdpPort {
             halves: Vec::new(),
         };
         if interface_is_up {
-            shared.attach(&mut lock(&shared.attached))?;
+            shared.attach(&mut lock(&shared.attached), None)?;
             shared.generation = AtomicU64::new(1);
         } else {
             let link = probe::link(index as u32);
@@ -714,6 +714,30 @@ impl Port for AfXdpPort {
             None => program.forward_nothing(),
         }
         .map_err(failed)
+    }
+
+    fn open_anew(&mut self, tries: usize) -> Result<&'static str, PortError> {
+        let shared = &self.shared;
+        let mut attached = lock(&shared.attached);
+        let slower = attached.mode == XdpMode::Native
+            && attached.zerocopy == Some(false)
+            && shared.options.mode.is_none();
+        let (mode, outcome) = match (tries, slower) {
+            (0, _) => (None, "its program is attached anew"),
+            (1, true) => (Some(XdpMode::Generic), "its packets come by generic XDP, which costs more"),
+            _ if shared.options.steer == Steer::Transit => {
+                attached.program.detach();
+                return Ok("Linux has its packets until the router is started again");
+            }
+            _ => {
+                return Err(shared.unsupported("XDP has no other way; expected `af_packet`".to_owned()));
+            }
+        };
+        // The sockets stay as they are.
+        let zerocopy = attached.zerocopy;
+        let attach = shared.attach(&mut attached, mode);
+        attached.zerocopy = zerocopy;
+        attach.map(|()| outcome)
     }
 
     fn mode(&self) -> &'static str {

@@ -437,6 +437,42 @@ fn a_port_may_be_opened_while_its_interface_is_down() {
     });
 }
 
+#[test]
+fn a_port_is_opened_anew_by_ever_slower_ways() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let mut spec = crate::Spec::parse("af_xdp:right").unwrap();
+        let mut right = super::AfXdpPort::open(&mut spec, &OpenOptions::default()).unwrap();
+        let mut left = open("left");
+        let mut pool = pool(4_096);
+        let (_left_rx, mut packet_tx) = queues(&mut *left, &mut pool);
+        let (mut rx, mut tx) = queues(&mut right, &mut pool);
+        for (tries, mode) in [(0, "copy"), (0, "copy"), (1, "generic"), (0, "copy")] {
+            super::lock(&right.shared.attached).program.detach();
+            soon("the program is off", || !program_on("right"));
+            let (seen, sent) = (rx.stats().packets, frames(3, 60));
+            send(&mut *packet_tx, &mut pool, &sent);
+            assert_eq!((rx.receive(&mut pool, &mut Batch::new(), 32), rx.stats().packets), (0, seen));
+            right.open_anew(tries).unwrap();
+            assert_eq!((right.mode(), program_on("right")), (mode, true), "{tries}");
+            send(&mut *packet_tx, &mut pool, &sent);
+            assert_eq!(receive_numbered(&mut *rx, &mut pool, 3), sent, "{tries}");
+            send(&mut *tx, &mut pool, &sent);
+        }
+        assert_eq!((tx.stats().packets, tx.stats().dropped()), (12, 0));
+        // Here Linux is to have none.
+        assert!(right.open_anew(2).unwrap_err().to_string().contains("expected `af_packet`"));
+        assert!(program_on("right"));
+        drop((right, rx, tx));
+        soon("the program is off", || !program_on("right"));
+        let mut host = open("af_xdp:right?steer=transit&mode=native");
+        assert_eq!(host.open_anew(0).unwrap(), "its program is attached anew");
+        // Its user wants no other mode.
+        assert!(host.open_anew(1).unwrap().contains("Linux has its packets"));
+        assert!(!program_on("right"));
+    });
+}
+
 fn left_is_running() -> bool {
     crate::interface::Interface::new("left").unwrap().is_running()
 }

@@ -347,6 +347,7 @@ impl Live {
         drop(state);
         problems.extend(settings.ports.iter().filter_map(|port| self.frames_too_small(&port.name)));
         problems.extend(self.dropped_by_backstop().into_iter().map(|(_, _, problem)| problem));
+        problems.extend(lock(&self.deaf).problems());
         Ok(problems)
     }
 

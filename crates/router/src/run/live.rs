@@ -5,14 +5,14 @@ use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use control::api::{DriftChecks, Server, Sockets, Unanswered};
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
-use elements::devices::{RECEIVER, SENDER};
+use elements::devices::{OpenPort, RECEIVER, SENDER};
 use graph::hotswap::Swap;
 use graph::lang::{FlatConfig, Options, Source, first_name};
 use graph::router::{Control, Router};
@@ -21,11 +21,12 @@ use packet::PoolOptions;
 use ports::{Event, Links, Spec};
 
 use super::capture::Captures;
+use super::deaf::Deaf;
 use super::doors::{self, Doors, Listeners};
-use super::meter::{self, DeviceMeter, Meter};
+use super::meter::{self, DeviceMeter, Meter, Work};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
-use crate::cluster::Relaying;
+use crate::cluster::{NodeHost, Relaying};
 use crate::drop_in::{self, Filtered, Follow, Graph, Guard};
 use crate::features::Running;
 use crate::load::{self, Messages};
@@ -56,6 +57,8 @@ pub(super) struct Live {
     /// Counts of a moment ago, for rates.
     pub(super) meter: Mutex<Meter>,
     pub(super) devices: Mutex<DeviceMeter>,
+    /// Ports whose device receives what the router does not see.
+    pub(super) deaf: Mutex<Deaf>,
     /// Of which ports it was said why Linux gets most packets.
     told_left: Mutex<BTreeSet<(String, &'static str)>>,
     /// Bytes of a packet that a frame holds.
@@ -74,6 +77,10 @@ pub(super) struct Live {
     /// Captures and traces that go on.
     pub(super) captures: Mutex<Captures>,
 }
+
+/// How long packets may come after they were given to Linux, and how long none has to come until the last one has.
+const LONGEST_HAND_OVER: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// What is said to those who come too late.
 const ENDING: &str = "the router is ending";
@@ -105,6 +112,7 @@ impl Live {
             began: Instant::now(),
             meter: Mutex::default(),
             devices: Mutex::default(),
+            deaf: Mutex::default(),
             told_left: Mutex::default(),
             frame_bytes: PoolOptions::held_bytes(frame_bytes),
             status: format!("{} runs", source.name),
@@ -189,6 +197,10 @@ impl Live {
             return;
         }
         let Ok((ports, copies)) = self.count() else { return };
+        lock(&self.deaf).look(&ports, |port, tries| {
+            let open = self.shared.get::<OpenPort>(&OpenPort::key(port));
+            open.map(|open| open.with(|port| port.open_anew(tries)))
+        });
         lock(&self.meter).take(ports, copies);
         let is_new = |port: &str, reason| lock(&self.told_left).insert((port.to_owned(), reason));
         if self.has_backstop() {
@@ -314,6 +326,34 @@ impl Live {
         if let Some(following) = &mut *lock(&self.following) {
             // Nobody has the router when somebody has taken it: it has ended.
             let _ = self.with_router(|router| following.leave(router));
+        }
+    }
+
+    /// Gives all packets to Linux, as the router ends, and waits until those that came before have left: none is lost in between.
+    pub(super) fn hand_over(&self, router: &mut Router) {
+        // A node of a cluster is left by its neighbours, and its Linux does not forward.
+        if self.service.is_none() || NodeHost::of(&self.shared).is_some() {
+            return;
+        }
+        // Linux forwards what is not closed for good.
+        *lock(&self.guard) = None;
+        for port in &self.settings().ports {
+            if let Some(open) = self.shared.get::<OpenPort>(&OpenPort::key(&port.name)) {
+                // Where it fails packets are lost until the port is closed.
+                let _ = open.on_host(|host| host.give_way(true));
+            }
+        }
+        let config = router.config().clone();
+        let mut received =
+            || -> u64 { Work::of_copies(&config, &router.stats()).iter().map(|work| work.packets).sum() };
+        let (begin, mut last) = (Instant::now(), received());
+        while begin.elapsed() < LONGEST_HAND_OVER {
+            std::thread::sleep(BETWEEN_LOOKS);
+            let now = received();
+            if now == last {
+                break;
+            }
+            last = now;
         }
     }
 

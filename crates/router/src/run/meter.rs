@@ -49,6 +49,9 @@ pub(crate) struct PortCounts {
     pub(super) to_linux: u64,
     /// Packets that were sent by it beside the router's, which Linux sent.
     pub(super) sent_by_linux: u64,
+    /// What came in, as its device counted, and what of that the router's queues and programs counted, in whatever way it went on.
+    pub(super) received: u64,
+    pub(super) seen: u64,
     /// Packets that its driver's program left to Linux, by reason.
     pub(super) left: BTreeMap<&'static str, u64>,
 }
@@ -124,10 +127,13 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
     for (name, port) in &mut counts {
         let handed = handed.get(name).copied().unwrap_or_default();
         port.by_workers = port.rx.packets.saturating_sub(handed);
-        port.to_linux = handed + port.left.values().sum::<u64>();
+        let left = port.left.values().sum::<u64>();
+        port.to_linux = handed + left;
+        port.seen = port.rx.packets + port.rx.dropped + port.rx.errors + left;
     }
     for (name, path) in in_kernel {
         let port = counts.entry(name.clone()).or_default();
+        port.seen += path.traffic.rx_packets;
         port.in_kernel = path.traffic.rx_packets;
         port.rx.packets += path.traffic.rx_packets;
         port.rx.bytes += path.traffic.rx_bytes;
@@ -160,9 +166,10 @@ impl DeviceMeter {
             let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) else {
                 continue;
             };
-            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
+            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx), rx_dropped: 0 };
             let device = self.0.entry(name.clone()).or_insert(Device { index, last: now, since: seen });
             device.follow(index, now);
+            port.received = device.since.rx.packets + device.since.rx_dropped;
             // Some drivers do not count what programs redirect.
             for (way, device) in [(&mut port.rx, &mut device.since.rx), (&mut port.tx, &mut device.since.tx)]
             {
@@ -187,6 +194,7 @@ impl Device {
             since.packets += now.packets.saturating_sub(last.packets);
             since.bytes += now.bytes.saturating_sub(last.bytes);
         }
+        self.since.rx_dropped += now.rx_dropped.saturating_sub(last.rx_dropped);
         (self.index, self.last) = (index, now);
     }
 }

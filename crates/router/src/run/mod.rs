@@ -22,6 +22,7 @@ mod answers;
 mod capture;
 mod changes;
 mod cost;
+mod deaf;
 mod doors;
 mod drift;
 mod edges;
@@ -627,6 +628,7 @@ pub(crate) fn operate(
             print(&format!("\n{lost} messages were lost: they came faster than they were read\n"));
         }
     }
+    live.hand_over(&mut router);
     let panicked = router.stop().into_iter().next();
     let panicked = panicked.map(|thread| Fault { thread, problem: Problem::Ended });
     if let Some(fault) = fault.or(panicked) {
