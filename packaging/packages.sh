@@ -38,13 +38,13 @@ done
 cp "$project/LICENSE-MIT" "$project/LICENSE-APACHE" "$build"
 # What the demo and the benches of the laboratory read.
 cp -r "$project/data" "$build/tables"
-# What a crate with elements of one's own is built with.
+# What a crate with elements of one's own is built with: without what runs tests in virtual machines.
 mkdir "$build/source"
 cd "$project"
 if [ "$(git rev-parse --show-toplevel 2> /dev/null)" = "$project" ]; then
-  git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates examples
+  git ls-files -z Cargo.toml Cargo.lock rust-toolchain.toml crates examples ':!crates/testbed/vm'
 else
-  find Cargo.toml Cargo.lock rust-toolchain.toml crates examples -name target -prune -o -type f -print0
+  find Cargo.toml Cargo.lock rust-toolchain.toml crates examples \( -name target -o -path crates/testbed/vm \) -prune -o -type f -print0
 fi | xargs -0 cp --parents -t "$build/source"
 cd - > /dev/null
 cp "$project/packaging/brickway.sysusers" "$project/packaging/brickway.tmpfiles" "$build/units"
