@@ -148,6 +148,7 @@ fn impossible_plans_say_what_would_be_possible() {
     for (arguments, right) in [
         (&["plan", "--ports", "5", "--server", "faster"][..], "possible are 4 and 6"),
         (&["plan", "--ports", "4", "--rate", "800G"], "the fastest has 200G"),
+        (&["plan", "--ports", "4", "--rate", "10"], "expected a unit, as in 10G"),
         (&["plan", "--ports", "4", "--server", "mine"], "known by name are current, more-nics"),
         (&["plan", "--ports", "300", "--server", "more-nics", "--emit", &folder.file("x")], "a butterfly"),
         (

@@ -320,7 +320,12 @@ pub(crate) fn make_with(
         outputs: setup.outputs(),
     };
     if setup.is_check() {
-        origin.check()?;
+        // One that may reach beyond the router does so only in a router that runs.
+        if origin.allowed.is_empty() {
+            drop(origin.load()?)
+        } else {
+            origin.check()?
+        }
         return Ok(Box::new(Checked));
     }
     let script = origin.load()?;

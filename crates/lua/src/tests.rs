@@ -736,6 +736,8 @@ fn mistakes_of_the_configuration_say_what_would_be_right() {
         let config = format!("Idle -> e :: Lua(\"{script}\") -> Discard;");
         let error = Bench::try_new(&registry(), &config, 32, &Default::default()).unwrap_err();
         assert!(error.contains(message), "{script}: {error}");
+        let error = configure(&CLASS, &format!("\"{script}\"")).unwrap_err().join("\n");
+        assert!(error.contains(message), "{script}: {error}");
     }
 }
 

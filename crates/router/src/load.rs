@@ -16,7 +16,30 @@ pub fn read(path: &Path) -> Result<Source> {
     }
     let text = graph::files::read_text(path)
         .with_context(|| format!("cannot read the configuration '{}'", path.display()))?;
-    Ok(Source { name: path.display().to_string(), text })
+    let name = path.display().to_string();
+    if path.extension().is_some_and(|extension| extension == "lua") {
+        bail!(
+            "'{name}' is a script in Lua, not a configuration: 'brickway lua {name} eth1 eth2' runs it, and in a configuration an \
+             element Lua(FILE {name})"
+        );
+    }
+    if is_access_list(&text) {
+        bail!(
+            "'{name}' has the rules of an access list, not a configuration: 'brickway run eth1 eth2 --acl {name}' takes it, and \
+             'brickway check SETTINGS.toml' checks one that settings name ([acl] file)"
+        );
+    }
+    Ok(Source { name, text })
+}
+
+/// Whether the text begins, behind comments, with a rule as `10 deny udp any any`.
+fn is_access_list(text: &str) -> bool {
+    let lines = text.lines().map(str::trim);
+    let mut first = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).take(1);
+    first.any(|line| {
+        let words = line.split_whitespace().skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+        words.take(1).any(|word| ["permit", "deny"].contains(&word)) && !line.ends_with([';', '{', ','])
+    })
 }
 
 /// Splits `NAME=VALUE`; for command lines.

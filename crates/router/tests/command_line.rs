@@ -515,3 +515,24 @@ fn a_driver_that_no_port_of_a_configuration_takes_is_refused() {
     let said = brickway_with(&["run", "-"], "FromDevice(xdp:eth1) -> Discard;");
     assert!(said.err.contains("it is a way of `brickway run PORT...`"), "{}", said.err);
 }
+
+#[test]
+fn files_of_other_kinds_are_not_taken_for_configurations() {
+    let folder = testbed::Folder::new();
+    let script = folder.write("mark.lua", "local seen = 0\nfunction process(batch) end\n");
+    let list = folder.write("rules.txt", "# of the office\n\n10 deny udp any any port 7\n");
+    let broken = folder.write("broken.click", "Idle -> Lua(\"local seen = 0\") -> Discard;");
+    for (arguments, expected) in [
+        (["check", &script], "is a script in Lua, not a configuration: 'brickway lua "),
+        (["run", &script], "is a script in Lua, not a configuration: 'brickway lua "),
+        (["check", &list], "has the rules of an access list, not a configuration"),
+        (["run", &list], "takes it"),
+        (["check", &broken], "no function process(batch), and no loop over brickway.batches()"),
+    ] {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_brickway")).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        assert!(said.trim().lines().count() < 10, "{said}");
+    }
+}

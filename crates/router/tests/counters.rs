@@ -179,3 +179,23 @@ fn an_orderly_end_loses_nothing() {
         }
     }
 }
+
+#[test]
+fn a_configuration_beside_which_linux_forwards_is_warned_of() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let is_warned = |sniffer: &str| {
+        let text = format!(
+            "FromDevice(eth1{sniffer}) -> Discard; FromDevice(eth2{sniffer}) -> Queue -> ToDevice(eth1);"
+        );
+        let router = start(&network, &network.folder.write("drop.click", &text));
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+        router.printed().contains("Linux gets what comes in by eth1, eth2 too, and forwards it")
+    };
+    assert!(is_warned(""));
+    assert!(!is_warned(", SNIFFER false"));
+    network.run("r", "sysctl -qw net.ipv4.ip_forward=0");
+    assert!(!is_warned(""));
+}

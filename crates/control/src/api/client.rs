@@ -25,7 +25,7 @@ pub enum ClientError {
     )]
     NotRunning(PathBuf),
     /// The file does not allow it.
-    #[error("not permitted to use '{}'; run as root, or as a member of a group that [control] names", .0.display())]
+    #[error("not permitted to use '{}'; run as root, or as a member of the write_group of [control], to look also of its read_group", .0.display())]
     NotPermitted(PathBuf),
     /// The router says why not.
     #[error("{0}")]

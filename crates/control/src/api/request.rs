@@ -327,7 +327,7 @@ pub struct DropFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CostFilter {
-    /// Seconds, 1 to [`CostFilter::LONGEST`].
+    /// Seconds, 1 to 30.
     pub seconds: u32,
     /// Whether elements in a row do not work as one meanwhile, so that each has its row. The router is slower then, so this is
     /// not for the read group.

@@ -81,6 +81,9 @@ pub(crate) struct PlanArguments {
     json: bool,
 }
 
+/// Bits a second of a port below which somebody has forgotten the unit.
+const LEAST_RATE: f64 = 1e6;
+
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     if let Some(name) = &arguments.show_server {
         say!("{}", toml::to_string(&server(name)?)?);
@@ -92,6 +95,10 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let prices = [arguments.switch_price, arguments.switch_watts, arguments.latency];
     if prices.iter().any(|number| !number.is_finite() || *number < 0.0) {
         bail!("--switch-price, --switch-watts and --latency take 0 or more");
+    }
+    let rate = arguments.rate;
+    if rate.0 < LEAST_RATE {
+        bail!("--rate {rate} is {rate} bits a second; expected a unit, as in {rate}G or {rate}M");
     }
     let server = server(&arguments.server)?;
     let wish = Wish {

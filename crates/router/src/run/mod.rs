@@ -585,7 +585,7 @@ pub(crate) fn operate(
     for address in addresses.unwrap_or_default() {
         tracing::info!("{address}");
     }
-    for problem in live.feature_problems() {
+    for problem in live.feature_problems().into_iter().chain(live.forwarded_twice()) {
         tracing::warn!("{problem}");
     }
     if let Some(plan) = &plan {

@@ -29,7 +29,9 @@ pub(crate) fn start(network: &Network, arguments: &str) -> Running {
 /// Starts `brickway run` in a namespace, and waits until it runs. Ports that name no driver have that of
 /// `BRICKWAY_TEST_DRIVER`, if it is set (`make test-drivers`).
 pub(crate) fn start_in(network: &Network, label: &str, arguments: &str) -> Running {
-    let driver = std::env::var("BRICKWAY_TEST_DRIVER").ok().filter(|_| !arguments.contains("--driver"));
+    let driver = std::env::var("BRICKWAY_TEST_DRIVER")
+        .ok()
+        .filter(|_| !arguments.contains("--driver") && !arguments.contains(".click"));
     let arguments =
         &driver.map_or_else(|| arguments.to_owned(), |driver| format!("{arguments} --driver {driver}"));
     let router = network.start(label, &format!("{PROGRAM} run {arguments}"));
