@@ -24,8 +24,6 @@ pub struct DeviceCounts {
     pub rx: DeviceTraffic,
     /// Sent.
     pub tx: DeviceTraffic,
-    /// Received and thrown away by device, driver or stack, such as for want of a buffer.
-    pub rx_dropped: u64,
 }
 
 /// The counts of all devices of the calling thread's network namespace at one moment, by name.
@@ -57,14 +55,12 @@ fn parse(text: &[u8]) -> BTreeMap<String, DeviceCounts> {
     let device = |line: &str| {
         let (name, numbers) = line.trim_start().split_once(':')?;
         let numbers: Vec<u64> = numbers.split_whitespace().map_while(|word| word.parse().ok()).collect();
-        let [rx_bytes, rx_packets, _, rx_dropped, rx_missed, _, _, _, tx_bytes, tx_packets, ..] = numbers[..]
-        else {
+        let [rx_bytes, rx_packets, _, _, _, _, _, _, tx_bytes, tx_packets, ..] = numbers[..] else {
             return None;
         };
         let counts = DeviceCounts {
             rx: DeviceTraffic { packets: rx_packets, bytes: rx_bytes },
             tx: DeviceTraffic { packets: tx_packets, bytes: tx_bytes },
-            rx_dropped: rx_dropped + rx_missed,
         };
         Some((name.to_owned(), counts))
     };
@@ -100,11 +96,10 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_devices_are_skipped() {
-        let text = b"Inter-|   Receive\n face |bytes\n  eth1: 7 1 0 3 4 0 0 0 9 2 0 0 0 0 0 0\nbr-\x1b[3: 1 2 3\n lo:x\n";
+        let text = b"Inter-|   Receive\n face |bytes\n  eth1: 7 1 0 0 0 0 0 0 9 2 0 0 0 0 0 0\nbr-\x1b[3: 1 2 3\n lo:x\n";
         let counts = DeviceCounts {
             rx: DeviceTraffic { packets: 1, bytes: 7 },
             tx: DeviceTraffic { packets: 2, bytes: 9 },
-            rx_dropped: 7,
         };
         assert_eq!(parse(text), BTreeMap::from([("eth1".to_owned(), counts)]));
     }

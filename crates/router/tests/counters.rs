@@ -168,6 +168,14 @@ fn an_orderly_end_loses_nothing() {
             let list = network.folder.write("list", "10 deny udp any any port 7\n");
             let list = if filters { format!("--acl {list}") } else { String::new() };
             let router = start(&network, &format!("eth1 eth2 --driver {driver} {list}"));
+            if filters {
+                // As VRRP has it: the gateway has an address and a MAC of its own, above the port.
+                network.ip("r", "link add vrrp link eth1 address 00:00:5e:00:01:07 type macvlan mode bridge");
+                network.ip("r", "addr add 10.0.1.9/32 dev vrrp");
+                network.ip("r", "link set vrrp up");
+                network.ip("a", "route replace default via 10.0.1.9");
+                network.ip("a", "neigh replace 10.0.1.9 lladdr 00:00:5e:00:01:07 dev eth0");
+            }
             warm_up(&network, "a", &["10.0.2.2"]);
             let ping = network.start("a", "ping -n -i 0.001 -W 1 10.0.2.2");
             std::thread::sleep(std::time::Duration::from_millis(500));

@@ -82,7 +82,7 @@ use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
-use crate::bpf::{Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
+use crate::bpf::{Counters, Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
@@ -172,6 +172,8 @@ struct Shared {
     /// The interface's link address, as a number.
     mac: AtomicU64,
     attached: Mutex<Attached>,
+    /// The program's. A worker that counts waits for nobody who attaches it.
+    counters: Arc<Counters>,
     /// For each receive queue, the sockets that one half opened for the other.
     halves: Vec<Mutex<Halves>>,
 }
@@ -246,7 +248,7 @@ impl Shared {
     }
 
     fn steered(&self) -> Steered {
-        lock(&self.attached).program.steered()
+        self.counters.steered()
     }
 
     fn mac(&self) -> MacAddr {
@@ -649,6 +651,7 @@ impl AfXdpPort {
             options: own,
             generation: AtomicU64::new(0),
             mac: AtomicU64::new(0),
+            counters: attached.program.counters(),
             attached: Mutex::new(attached),
             halves: Vec::new(),
         };
@@ -727,7 +730,11 @@ impl Port for AfXdpPort {
             (1, true) => (Some(XdpMode::Generic), "its packets come by generic XDP, which costs more"),
             _ if shared.options.steer == Steer::Transit => {
                 attached.program.detach();
-                return Ok("Linux has its packets until the router is started again");
+                attached.passage = None;
+                return Ok(
+                    "its program is off: its packets are Linux's, or dropped where the router filters, until the interface or the \
+                     router comes anew",
+                );
             }
             _ => {
                 return Err(shared.unsupported("XDP has no other way; expected `af_packet`".to_owned()));
@@ -756,7 +763,7 @@ impl Port for AfXdpPort {
             XdpMode::Generic => "generic",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
-        let (queues, steered) = (attached.queues, attached.program.steered());
+        let (queues, steered) = (attached.queues, self.shared.steered());
         format!("XDP {mode}, {zerocopy}, hardware queues {queues}, {steered}")
     }
 }

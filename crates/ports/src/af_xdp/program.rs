@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use aya::maps::{Array, MapData, MapError, ProgramArray, XskMap};
 use aya::programs::links::FdLink;
@@ -13,7 +14,7 @@ use aya::{Ebpf, EbpfError, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
-use crate::bpf::{Counters, LocalAddresses, Stations, Steered, Vlans, load, load_error, loader, map_error, program_io_error, verify};
+use crate::bpf::{Counters, LocalAddresses, Stations, Vlans, load, load_error, loader, map_error, program_io_error, verify};
 use crate::error::missing_resource;
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -56,7 +57,7 @@ pub(super) struct Program {
     pub(super) vlans: Vlans,
     /// Further link addresses.
     pub(super) stations: Stations,
-    counters: Counters,
+    counters: Arc<Counters>,
     object: Ebpf,
 }
 
@@ -86,7 +87,7 @@ impl Program {
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
             stations: Stations::of(port, &mut object)?,
-            counters: Counters::of(port, &mut object)?,
+            counters: Arc::new(Counters::of(port, &mut object)?),
             object,
         };
         for name in [STEER, TO_SOCKET] {
@@ -185,9 +186,9 @@ impl Program {
         self.xdp(STEER).test_run(options).unwrap().return_value == 4 // XDP_REDIRECT
     }
 
-    /// Packets so far.
-    pub(super) fn steered(&self) -> Steered {
-        self.counters.steered()
+    /// What counts its packets.
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 }
 

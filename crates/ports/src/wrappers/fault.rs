@@ -99,6 +99,10 @@ impl Port for FaultPort {
         self.inner.host()
     }
 
+    fn open_anew(&mut self, tries: usize) -> Result<&'static str, PortError> {
+        self.inner.open_anew(tries)
+    }
+
     fn mode(&self) -> &'static str {
         self.inner.mode()
     }

@@ -47,6 +47,10 @@ impl Port for RecordedPort {
         self.inner.host()
     }
 
+    fn open_anew(&mut self, tries: usize) -> Result<&'static str, PortError> {
+        self.inner.open_anew(tries)
+    }
+
     fn mode(&self) -> &'static str {
         self.inner.mode()
     }

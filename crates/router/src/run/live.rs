@@ -1,6 +1,6 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
-use packet::pulse::Holder;
+use packet::pulse::{Holder, aside};
 use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -232,10 +232,15 @@ impl Live {
             return;
         }
         let Ok((ports, copies)) = self.count() else { return };
-        lock(&self.deaf).look(&ports, |port, tries| {
-            let open = self.shared.get::<OpenPort>(&OpenPort::key(port));
-            open.map(|open| open.with(|port| port.open_anew(tries)))
-        });
+        let due = lock(&self.deaf).look(&ports);
+        let open = |port: &str| self.shared.get::<OpenPort>(&OpenPort::key(port));
+        if let Some((port, tries, open)) =
+            due.and_then(|(port, tries)| Some((port.clone(), tries, open(&port)?)))
+        {
+            // Some cards begin anew with it.
+            let opened = aside(|| open.with(|port| port.open_anew(tries)));
+            lock(&self.deaf).opened(&port, opened);
+        }
         lock(&self.meter).take(ports, copies);
         let is_new = |port: &str, reason| lock(&self.told_left).insert((port.to_owned(), reason));
         if self.has_backstop() {
@@ -375,7 +380,7 @@ impl Live {
         for port in &self.settings().ports {
             if let Some(open) = self.shared.get::<OpenPort>(&OpenPort::key(&port.name)) {
                 // Where it fails packets are lost until the port is closed.
-                let _ = open.on_host(|host| host.give_way(true));
+                let _ = open.on_host(|host| host.set_stations(&[]).and(host.give_way(true)));
             }
         }
         let config = router.config().clone();

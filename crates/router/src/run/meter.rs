@@ -49,9 +49,12 @@ pub(crate) struct PortCounts {
     pub(super) to_linux: u64,
     /// Packets that were sent by it beside the router's, which Linux sent.
     pub(super) sent_by_linux: u64,
-    /// What came in, as its device counted, and what of that the router's queues and programs counted, in whatever way it went on.
-    pub(super) received: u64,
+    /// What came in as its device counted, if that is known and the router receives by the port; and what of that the router's queues
+    /// and programs counted, in whatever way it went on.
+    pub(super) received: Option<u64>,
     pub(super) seen: u64,
+    /// Whether it has a receive queue.
+    pub(super) receives: bool,
     /// Packets that its driver's program left to Linux, by reason.
     pub(super) left: BTreeMap<&'static str, u64>,
 }
@@ -101,6 +104,7 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
                 Some(_) => {}
                 None => {
                     let port = counts.entry(queue.port.clone()).or_default();
+                    port.receives |= !queue.sends;
                     let way = if queue.sends { &mut port.tx } else { &mut port.rx };
                     way.packets += queue.packets;
                     way.bytes += queue.bytes;
@@ -132,6 +136,10 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
         port.seen = port.rx.packets + port.rx.dropped + port.rx.errors + left;
     }
     for (name, path) in in_kernel {
+        // A VLAN's packets came in by the port below.
+        if let Some(below) = vlan_of(name).and_then(|(below, _)| counts.get_mut(below)) {
+            below.seen += path.traffic.rx_packets;
+        }
         let port = counts.entry(name.clone()).or_default();
         port.seen += path.traffic.rx_packets;
         port.in_kernel = path.traffic.rx_packets;
@@ -166,10 +174,10 @@ impl DeviceMeter {
             let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) else {
                 continue;
             };
-            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx), rx_dropped: 0 };
+            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
             let device = self.0.entry(name.clone()).or_insert(Device { index, last: now, since: seen });
             device.follow(index, now);
-            port.received = device.since.rx.packets + device.since.rx_dropped;
+            port.received = port.receives.then_some(device.since.rx.packets);
             // Some drivers do not count what programs redirect.
             for (way, device) in [(&mut port.rx, &mut device.since.rx), (&mut port.tx, &mut device.since.tx)]
             {
@@ -194,7 +202,6 @@ impl Device {
             since.packets += now.packets.saturating_sub(last.packets);
             since.bytes += now.bytes.saturating_sub(last.bytes);
         }
-        self.since.rx_dropped += now.rx_dropped.saturating_sub(last.rx_dropped);
         (self.index, self.last) = (index, now);
     }
 }
@@ -355,6 +362,9 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use graph::context::ElementStats;
+    use graph::element::QueueCounts;
+
     use super::*;
 
     #[test]
@@ -364,6 +374,41 @@ mod tests {
                 .map(to_linux),
             [Some("eth1"), Some("eth1"), Some("eth1.100"), None, None]
         );
+    }
+
+    #[test]
+    fn what_the_kernel_forwards_of_a_vlan_is_seen_by_the_port_below() {
+        let text = "FromDevice(eth1) -> Discard; Idle -> ToDevice(eth2);".to_owned();
+        let source = graph::lang::Source { name: "ports".to_owned(), text };
+        let config =
+            crate::load::compile(&source, &graph::lang::Options::default(), &crate::classes()).unwrap();
+        let queue =
+            |port: &str, sends| QueueCounts { port: port.to_owned(), sends, ..QueueCounts::default() };
+        let of_element = |class: &str| match class {
+            "FromDevice" => vec![queue("eth1", false)],
+            "ToDevice" => vec![queue("eth2", true)],
+            _ => Vec::new(),
+        };
+        let elements = config
+            .elements
+            .iter()
+            .map(|element| ElementStats { queues: of_element(&element.class), ..ElementStats::default() });
+        let copy = CopyStats {
+            copy: 0,
+            elements: elements.collect(),
+            pool: packet::PoolStats::default(),
+            busy: 0.0,
+            busy_ns: 0,
+        };
+        let in_kernel = |name: &str, rx_packets| {
+            let traffic = ports::KernelTraffic { rx_packets, ..ports::KernelTraffic::default() };
+            (name.to_owned(), Path { traffic, ..Path::default() })
+        };
+        let paths = [in_kernel("eth1", 3), in_kernel("eth1.100", 4), in_kernel("eth2", 5)];
+        let counts = counts(&config, &[copy], &paths);
+        assert_eq!((counts["eth1"].seen, counts["eth1.100"].seen), (7, 4));
+        // By eth2 the router receives nothing.
+        assert_eq!((counts["eth1"].receives, counts["eth2"].receives), (true, false));
     }
 
     #[test]
