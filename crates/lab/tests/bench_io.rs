@@ -11,7 +11,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use packet::{Pool, PoolOptions};
 use testbed::Folder;
 
 /// An empty folder for the program's temporary files.
@@ -140,6 +143,43 @@ fn testpmd() {
     let cases = ["net_pcap/minimal/testpmd", "net_null/minimal/testpmd"];
     assert_eq!(figures("io", &out), expected(&cases, &RATE));
     assert!(place.left().is_empty(), "{:?}", place.left());
+}
+
+/// Free huge pages that nobody was promised.
+fn free_pages() -> u64 {
+    let count = |name: &str| -> u64 {
+        let path = format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}");
+        fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    };
+    count("free_hugepages").saturating_sub(count("resv_hugepages"))
+}
+
+/// A router that starts beside a bench takes pages that this has reserved for DPDK.
+#[test]
+fn pages_that_others_take_are_reserved_again() {
+    let _turn = (MACHINE.lock(), testbed::turn("/sys/kernel/mm/hugepages"));
+    let place = Place::new();
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut pools = Vec::new();
+            while !has_ended.load(Ordering::Relaxed) {
+                if pools.len() < 3 && free_pages() >= 100 {
+                    pools.extend(Pool::new(PoolOptions { frames: 80_000, ..PoolOptions::default() }));
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            pools.iter().filter(|pool| pool.memory().is_huge()).count()
+        });
+        let bench = "io --only net_null/minimal/testpmd --runs 1 --seconds 0.05 --json";
+        let (code, _, err) = said(&mut place.bench(bench));
+        has_ended.store(true, Ordering::Relaxed);
+        let taken = others.join().unwrap();
+        if !err.contains("left out") && !err.contains("slows it down") {
+            assert_eq!(code, 0, "{taken} pools of others: {err}");
+            println!("others took pages for {taken} pools");
+        }
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is forwarded between veth links of what is sent, over the rate at which it is sent: for experiments.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -69,7 +70,9 @@ pub(crate) fn sweep(
     let frames = FrameArguments { table: crate::tables::ipv4(), size: sent.size };
     let arguments = IoArguments { only: Vec::new(), frames, table6: PathBuf::new(), run };
     let apart = Apart::find();
-    let setting = Setting { arguments: &arguments, folder: &folder, apart, has_huge_pages: false };
+    let more_pages = RefCell::default();
+    let setting =
+        Setting { arguments: &arguments, folder: &folder, apart, has_huge_pages: false, more_pages };
     let load = Load::new("steps", IpVersion::V4, Routes::Grown(sent.routes), sent.destinations);
     let veth = match Veth::new(&setting, load, sent.lines)? {
         Ok(veth) => veth,
