@@ -236,7 +236,7 @@ test-psample: packages-vm rust
 	BRICKWAY_PSAMPLE=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
 	  $(LINTING) $(CARGO) test --workspace --test export psample
 
-# Cards that QEMU emulates, by their own drivers of two kernels, and by DPDK's: some ten minutes for each. CARDS="igb virtio"
+# Cards that QEMU emulates, by their own drivers of two kernels, and by DPDK's: some fifteen minutes for each. CARDS="igb virtio"
 # KERNELS=linux-newest RACK_TESTS="a_dpdk a_bond" are fewer. With RECORD=1 what tests that pass find goes to docs/cards.txt, of which
 # 'make docs' makes a table.
 rack: CARDS ?= e1000 e1000e igb rtl8139 virtio vmxnet3

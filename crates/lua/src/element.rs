@@ -320,7 +320,7 @@ pub(crate) fn make_with(
         outputs: setup.outputs(),
     };
     if setup.is_check() {
-        // No script takes long here, and one that may reach beyond the router does so only in a router that runs.
+        // Within the usual budget. What may reach beyond the router is only compiled.
         let origin = Origin { budget: origin.budget.min(Duration::from_nanos(BUDGET_NS)), ..origin };
         if origin.allowed.is_empty() {
             drop(origin.load()?);

@@ -262,12 +262,12 @@ pub trait Port: Send {
         Err(PortError::Unsupported { port: self.info().name, problem })
     }
 
-    /// Opens anew what receives, since the device receives and nothing of that comes: by the way that it went until now, then by a
-    /// slower one, then not at all, so that Linux has the packets. `tries` is how often that was done since the last packet came.
-    /// Returns what it goes by now, for people.
+    /// Opens the receiving side anew, because the device receives packets and none of them comes: first the way it was,
+    /// then a slower way, then not at all, so that Linux has the packets. `tries` is how often that was done since the
+    /// last packet came. Returns what was done, for people.
     ///
     /// # Errors
-    /// [`PortError::Unsupported`] where there is no other way; others of opening the port.
+    /// [`PortError::Unsupported`] if the driver has no other way; any other error of opening a port.
     fn open_anew(&mut self, tries: usize) -> Result<&'static str, PortError> {
         let _ = tries;
         Err(PortError::Unsupported {

@@ -116,7 +116,7 @@ fn ports_count_what_hosts_sent_and_got_whoever_forwarded() {
     }
 }
 
-/// Takes the XDP program off an interface, which whoever attached it does not notice.
+/// Takes the XDP program off an interface. Linux notifies nobody of that.
 fn take_program_off(network: &Network, interface: &str) {
     let (_, text) = network.run("r", "bpftool -j link show");
     let links: Vec<serde_json::Value> =
@@ -178,9 +178,11 @@ fn an_orderly_end_loses_nothing() {
             }
             warm_up(&network, "a", &["10.0.2.2"]);
             let ping = network.start("a", "ping -n -i 0.001 -W 1 10.0.2.2");
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            let answers = || ping.printed().matches("bytes from").count();
+            ping.wait_until("answers by the router", || answers() > 300);
             assert_eq!(router.interrupt(), 0, "{driver}: {}", router.printed());
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            let by_router = answers();
+            ping.wait_until("answers by Linux", || answers() > by_router + 300);
             ping.interrupt();
             let (sent, answers) = answered(&ping.printed());
             assert_eq!(answers.len(), sent, "{driver}, filters {filters}");
@@ -206,4 +208,11 @@ fn a_configuration_beside_which_linux_forwards_is_warned_of() {
     assert!(!is_warned(", SNIFFER false"));
     network.run("r", "sysctl -qw net.ipv4.ip_forward=0");
     assert!(!is_warned(""));
+    for port in ["eth1", "eth2"] {
+        network.allow_ipv6("r", port);
+    }
+    network.run("r", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    assert!(!is_warned(""));
+    network.ip("r", "addr add 2001:db8:1::1/64 dev eth1 nodad");
+    assert!(is_warned(""));
 }

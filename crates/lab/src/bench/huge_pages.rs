@@ -23,7 +23,7 @@ fn read(name: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path} holds '{}', not a number", text.trim()))
 }
 
-/// Pages that nobody has and that are promised to nobody: a mapping that is not touched yet has its pages among the free ones.
+/// Free pages but for those that the kernel has promised to mappings that were not touched yet.
 fn unpromised() -> Result<u64, String> {
     Ok(read("free_hugepages")?.saturating_sub(read("resv_hugepages")?))
 }

@@ -489,7 +489,7 @@ impl Shared {
         false
     }
 
-    /// Looks at the interface and attaches the program to it, in this mode, or else in that of the options.
+    /// Looks at the interface and attaches the program to it: in `mode`, or else in that of the options.
     fn attach(&self, attached: &mut Attached, mode: Option<XdpMode>) -> Result<(), PortError> {
         let (name, interface) = (self.name(), &self.claim.interface);
         let index = self.claim.hold()?;
@@ -726,7 +726,7 @@ impl Port for AfXdpPort {
             && attached.zerocopy == Some(false)
             && shared.options.mode.is_none();
         let (mode, outcome) = match (tries, slower) {
-            (0, _) => (None, "its program is attached anew"),
+            (0, _) => (Some(attached.mode), "its program is attached anew"),
             (1, true) => (Some(XdpMode::Generic), "its packets come by generic XDP, which costs more"),
             _ if shared.options.steer == Steer::Transit => {
                 attached.program.detach();

@@ -8,6 +8,7 @@
 //! | `ipsec` | policies of IPsec |
 //! | `marks` | what may set marks, by which policy rules select |
 //! | `tc` | what tc has at an interface |
+//! | `twice` | packets that both a configuration and Linux forward |
 //! | `interface` | what is at one interface: queueing disciplines, programs, interfaces with MACs of their own |
 
 pub(crate) mod interface;
@@ -15,6 +16,7 @@ mod ipsec;
 pub(crate) mod marks;
 mod nftables;
 pub(crate) mod tc;
+pub(crate) mod twice;
 
 use std::time::{Duration, Instant};
 

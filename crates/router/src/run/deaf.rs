@@ -20,10 +20,10 @@ const MOST_DOUBLINGS: u32 = 4;
 
 /// What is known of each port.
 #[derive(Debug, Default)]
-pub(super) struct Deaf(BTreeMap<String, Ear>);
+pub(super) struct Deaf(BTreeMap<String, Watched>);
 
 #[derive(Debug, Default)]
-struct Ear {
+struct Watched {
     /// The last counts: of the device, and of the router.
     received: u64,
     seen: u64,
@@ -54,12 +54,12 @@ impl Deaf {
         let mut due = None;
         for (name, port) in counts {
             let Some(received) = port.received else { continue };
-            let Some(ear) = self.0.get_mut(name) else {
-                self.0.insert(name.clone(), Ear { received, seen: port.seen, ..Ear::default() });
+            let Some(port_state) = self.0.get_mut(name) else {
+                self.0.insert(name.clone(), Watched { received, seen: port.seen, ..Watched::default() });
                 continue;
             };
-            if ear.listen(name, received, port.seen) && due.is_none() {
-                due = Some((name.clone(), ear.tries));
+            if port_state.observe(name, received, port.seen) && due.is_none() {
+                due = Some((name.clone(), port_state.tries));
             }
         }
         due
@@ -67,34 +67,35 @@ impl Deaf {
 
     /// A port was opened anew, and goes by this now.
     pub(super) fn opened(&mut self, name: &str, opened: Result<&'static str, PortError>) {
-        let Some(ear) = self.0.get_mut(name) else { return };
+        let Some(port_state) = self.0.get_mut(name) else { return };
         let has_other = !matches!(opened, Err(PortError::Unsupported { .. }));
-        // What fails for a moment is tried again.
-        ear.tries += usize::from(opened.is_ok());
+        // An attempt that fails, such as beside another program, is made again.
+        port_state.tries += usize::from(opened.is_ok());
         let outcome = opened.map_or_else(|error| format!("it cannot be opened anew: {error}"), str::to_owned);
-        let silence = std::mem::take(&mut ear.silence);
-        (ear.repeats, ear.since) = (if has_other { ear.repeats + 1 } else { MOST_DOUBLINGS }, 0);
+        let silence = std::mem::take(&mut port_state.silence);
+        (port_state.repeats, port_state.since) =
+            (if has_other { port_state.repeats + 1 } else { MOST_DOUBLINGS }, 0);
         let found = format!(
             "{name}: its device received {} packets within {} s, of which the router saw none",
             thousands(silence.packets),
             silence.lasts
         );
-        let is_told = ear.problem.as_ref().is_some_and(|problem| problem.ends_with(&outcome));
+        let is_told = port_state.problem.as_ref().is_some_and(|problem| problem.ends_with(&outcome));
         if !is_told {
             tracing::warn!(event = "port", port = %name, "{found}; {outcome}");
         }
-        ear.problem = Some(format!("{found}; {outcome}"));
+        port_state.problem = Some(format!("{found}; {outcome}"));
     }
 
     /// Returns what is wrong now.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
-        self.0.values().filter_map(|ear| ear.problem.clone())
+        self.0.values().filter_map(|port_state| port_state.problem.clone())
     }
 }
 
-impl Ear {
+impl Watched {
     /// Takes the counts of a look. Returns whether the port was silent for too long.
-    fn listen(&mut self, name: &str, received: u64, seen: u64) -> bool {
+    fn observe(&mut self, name: &str, received: u64, seen: u64) -> bool {
         let grown = received.saturating_sub(self.received);
         // Counts of a graph that was made anew begin at 0.
         let has_seen = seen != self.seen;

@@ -14,7 +14,7 @@ use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{OpenPort, RECEIVER, SENDER};
 use graph::hotswap::Swap;
-use graph::lang::{FlatConfig, FlatElement, Options, Source, first_name, next_word, split_arguments};
+use graph::lang::{FlatConfig, Options, Source, first_name};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 use packet::PoolOptions;
@@ -157,41 +157,6 @@ impl Live {
             .filter_map(|element| first_name(&element.config));
         let links = Links::ask().unwrap_or_default();
         Ok(devices.any(|device| Spec::parse(&device).is_ok_and(|spec| links.named(spec.name()).is_some())))
-    }
-
-    /// Returns that Linux forwards beside a configuration, if it does: what comes to packet sockets is Linux's too.
-    pub(super) fn forwarded_twice(&self) -> Option<String> {
-        if self.service.is_some() {
-            return None;
-        }
-        let config = self.with_router(|router| router.config().clone()).ok()?;
-        let is_kept = |element: &&FlatElement| {
-            split_arguments(&element.config).iter().any(|argument| {
-                let (keyword, value) = next_word(argument);
-                keyword == "SNIFFER" && ["false", "no", "0"].contains(&value.trim())
-            })
-        };
-        let interface = |element: &FlatElement| {
-            let open = self.shared.get::<OpenPort>(&OpenPort::key(&first_name(&element.config)?))?;
-            (open.info().driver == "af_packet").then(|| open.info().name.clone())
-        };
-        let forwards = |name: &str| {
-            let path = format!("/proc/sys/net/ipv4/conf/{}/forwarding", ports::kernel_name(name));
-            std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
-        };
-        let receivers = config.elements.iter().filter(|element| element.has(RECEIVER) && !is_kept(element));
-        let from: BTreeSet<String> = receivers.filter_map(interface).filter(|name| forwards(name)).collect();
-        let leads_on = |name: &str| ports::addresses(name).is_some_and(|known| known.ipv4.is_some());
-        let senders = config.elements.iter().filter(|element| element.has(SENDER)).filter_map(interface);
-        let to: BTreeSet<String> = senders.filter(|name| leads_on(name)).collect();
-        let is_forwarded = from.iter().any(|one| to.iter().any(|other| one != other));
-        is_forwarded.then(|| {
-            format!(
-                "Linux gets what comes in by {} too, and forwards it (net.ipv4.ip_forward is 1): what the configuration drops may pass, \
-                 and what it sends may leave twice; expected SNIFFER false in FromDevice, or 'sysctl -w net.ipv4.ip_forward=0'",
-                from.into_iter().collect::<Vec<_>>().join(", ")
-            )
-        })
     }
 
     /// Serves metrics and the web page where the settings say, and returns the addresses for people.

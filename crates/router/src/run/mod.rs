@@ -585,7 +585,8 @@ pub(crate) fn operate(
     for address in addresses.unwrap_or_default() {
         tracing::info!("{address}");
     }
-    for problem in live.feature_problems().into_iter().chain(live.forwarded_twice()) {
+    let twice = live.service.is_none().then(|| beside_linux::twice::warning(&flat, &live.shared));
+    for problem in live.feature_problems().into_iter().chain(twice.flatten()) {
         tracing::warn!("{problem}");
     }
     if let Some(plan) = &plan {

@@ -245,7 +245,7 @@ fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
     }
 }
 
-/// What DPDK says where somebody took the pages that were free a moment ago, and how often they are reserved again.
+/// What DPDK says if others took the free pages, and how often pages are reserved again then.
 const NO_PAGES: &str = "Cannot init memory";
 const MOST_TRIES: usize = 5;
 
