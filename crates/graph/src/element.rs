@@ -263,6 +263,11 @@ pub trait Element: Any + Send {
         None
     }
 
+    /// The names of such handlers, as far as they can be listed.
+    fn names_of_more_handlers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Reads such a handler.
     fn read_more(&mut self, _cx: &mut Context, name: &str, _argument: &str) -> Result<String, String> {
         Err(format!("no read handler '{name}'"))

@@ -345,8 +345,8 @@ impl Graph {
         some_without
     }
 
-    /// All handlers of an element, those that every element has included.
-    pub fn handlers(&self, element: usize) -> Vec<Handler> {
+    /// All handlers of an element by name, those that every element has included.
+    pub fn handlers(&self, element: usize) -> Vec<(String, Handler)> {
         self.context.handlers(element)
     }
 

@@ -648,8 +648,8 @@ impl Router {
             let mut all: Vec<Vec<String>> = Vec::new();
             for (element, name) in names.iter().enumerate() {
                 let handlers = graph.handlers(element);
-                let readable = handlers.iter().filter(|known| known.is_readable());
-                all.push(readable.map(|handler| format!("{name}.{}", handler.name)).collect());
+                let readable = handlers.iter().filter(|(_, handler)| handler.is_readable());
+                all.push(readable.map(|(handler, _)| format!("{name}.{handler}")).collect());
             }
             all
         });
@@ -677,8 +677,8 @@ impl Router {
         let of_copies = self.on_each(move |graph| {
             let mut values = Vec::new();
             for &element in &counting {
-                for handler in graph.handlers(element).into_iter().filter(|handler| handler.metric.is_some())
-                {
+                let handlers = graph.handlers(element).into_iter().map(|(_, handler)| handler);
+                for handler in handlers.filter(|handler| handler.metric.is_some()) {
                     let text = graph.read(element, handler.name, "").and_then(Result::ok);
                     let value = text.and_then(|text| text.trim().parse::<f64>().ok());
                     values.extend(value.map(|value| (element, handler, value)));

@@ -82,6 +82,12 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
     if let Some(size) = arguments.size.iter().find(|size| !(64..=9216).contains(*size)) {
         bail!("--size {size}: Ethernet's packets have 64 to 9216 bytes");
     }
+    // Clap does not ask for an option that excludes another one that is there.
+    if let Some(parameter) = arguments.parameters.first().filter(|_| arguments.config.is_none()) {
+        bail!(
+            "'{parameter}' belongs to no option: several sizes are --size 64,1518; NAME=VALUE needs --config FILE.click"
+        );
+    }
     if let Some(config) = &arguments.config {
         return of_config(arguments, config);
     }

@@ -99,6 +99,7 @@ fn a_bench_and_a_server_make_a_prediction() {
         (&["model", "--cycles", "9", "--server", "current"], "has no [machine]"),
         (&["model", "--cycles", "9+-1"], "a byte 0 or more"),
         (&["model", "--cycles", "9", "--size", "9"], "64 to 9216"),
+        (&["model", "--cycles", "9", "--size", "64", "1518"], "several sizes are --size 64,1518"),
     ] {
         let (code, _, err) = lab(arguments);
         assert_eq!(code, 1);
@@ -143,6 +144,17 @@ fn a_plan_becomes_a_cluster_without_mistakes() {
 }
 
 #[test]
+fn the_first_row_of_a_plan_is_one_that_a_clusters_file_can_name() {
+    let (code, out, _) = lab(&["plan", "--ports", "32", "--json"]);
+    assert_eq!(code, 0, "{out}");
+    let plans = rows(&out);
+    let possible = plans.iter().filter(|plan| plan["problem"].is_null() && !plan["topology"].is_null());
+    let cheapest = possible.map(|plan| plan["price"].as_f64().unwrap()).fold(f64::MAX, f64::min);
+    assert_eq!(plans[0]["price"].as_f64().unwrap(), cheapest, "{out}");
+    assert_eq!(plans[0]["topology"], "star(32)", "{out}");
+}
+
+#[test]
 fn impossible_plans_say_what_would_be_possible() {
     let folder = Folder::new();
     for (arguments, right) in [
@@ -150,7 +162,8 @@ fn impossible_plans_say_what_would_be_possible() {
         (&["plan", "--ports", "4", "--rate", "800G"], "the fastest has 200G"),
         (&["plan", "--ports", "4", "--rate", "10"], "expected a unit, as in 10G"),
         (&["plan", "--ports", "4", "--server", "mine"], "known by name are current, more-nics"),
-        (&["plan", "--ports", "300", "--server", "more-nics", "--emit", &folder.file("x")], "a butterfly"),
+        (&["plan", "--ports", "2048", "--server", "more-nics", "--emit", &folder.file("x")], "a butterfly"),
+        (&["plan", "--ports", "300", "--server", "more-nics", "--emit", &folder.file("x")], "at most 255"),
         (
             &["sim", "--topology", "mesh(4)", "--mode", "fast"],
             "direct-vlb, direct-vlb-others, classic-vlb, single-path",

@@ -636,6 +636,10 @@ impl Element for LuaElement {
         })
     }
 
+    fn names_of_more_handlers(&self) -> Vec<String> {
+        self.script.exports.iter().map(|export| export.name.clone()).collect()
+    }
+
     fn read_more(&mut self, cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
         if let Some(followed) = self.followed(name) {
             return Ok(self.read_followed(followed));

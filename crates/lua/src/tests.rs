@@ -710,6 +710,8 @@ fn handlers_are_those_that_the_script_declares() {
     assert_eq!(bench.write("e.n", "x").unwrap_err(), "expected a number");
     assert!(bench.write("e.nothing", "x").is_err());
     assert_eq!(bench.read("e.errors"), "0");
+    let listed = bench.read("e.handlers");
+    assert!(listed.contains("\nn\trw\n") && listed.contains("\nonly_written\tw\n"), "{listed}");
 }
 
 #[test]

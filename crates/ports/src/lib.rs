@@ -276,6 +276,15 @@ pub trait Port: Send {
         })
     }
 
+    /// Receives by the queues that the device got since the port was opened, and returns how many there are, if they have become more.
+    /// To be asked every so often.
+    ///
+    /// # Errors
+    /// [`PortError`] when the program cannot be attached to them.
+    fn follow_queues(&mut self) -> Result<Option<usize>, PortError> {
+        Ok(None)
+    }
+
     /// How the driver moves packets, in a word or two, where it has several ways: `zero-copy`, `copy`, `generic`. Empty: it has one.
     fn mode(&self) -> &'static str {
         ""

@@ -4,8 +4,12 @@
 
 mod netns;
 
+use std::net::UdpSocket;
+use std::time::Duration;
+
 use netns::Network;
-use netns::router::forwarded_by_the_kernel;
+use netns::router::{forwarded_by_the_kernel, start};
+use testbed::Folder;
 
 const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/paper-router.click");
 
@@ -58,4 +62,37 @@ fn after_kill_9_the_kernel_forwards() {
         assert_eq!(answers(&network), 10, "the kernel forwards again after {options}");
         assert_eq!(forwarded_by_the_kernel(&network), before + 20);
     }
+}
+
+#[test]
+fn queues_that_come_later_are_the_routers_too() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let folder = Folder::new();
+    let rules = folder.write("rules", "permit any any any");
+    let router = start(&network, &format!("eth0 eth1 --driver af_xdp --acl {rules}"));
+    assert_eq!(answers(&network), 10);
+    for (end, command) in [("r", "ethtool -L eth0 rx 2"), ("a", "ethtool -L eth0 tx 2")] {
+        let (done, said) = network.run(end, command);
+        assert!(done, "{command}: {said}");
+    }
+    let far = network.udp_socket("b", "10.0.1.2:9");
+    far.set_nonblocking(true).unwrap();
+    let flows: Vec<UdpSocket> = (0..32).map(|_| network.udp_socket("a", "10.0.0.2:0")).collect();
+    let have_all_come = || {
+        for flow in &flows {
+            flow.send_to(b"a flow of its own", "10.0.1.2:9").unwrap();
+        }
+        let mut count = 0;
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(5));
+            count += std::iter::from_fn(|| far.recv(&mut [0; 64]).ok()).count();
+        }
+        count == flows.len()
+    };
+    router.wait_until("packets of both queues pass the list", have_all_come);
+    assert!(router.printed().contains("eth0: its device has 2 receive queues now"), "{}", router.printed());
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }

@@ -175,15 +175,9 @@ fn seen<T: Traffic>(bench: &mut Bench, in_order: bool, data_alone: bool) -> Vec<
     let graph = bench.graph();
     for element in 0..graph.config().elements.len() {
         let name = graph.config().elements[element].name.clone();
-        for handler in graph.handlers(element) {
-            if handler.is_readable()
-                && !["batches", "cycles", "config", "ports", "memory", "check"].contains(&handler.name)
-            {
-                seen.push(format!(
-                    "{name}.{}: {:?}",
-                    handler.name,
-                    graph.read(element, handler.name, "10.0.1.2")
-                ));
+        for (handler, _) in graph.handlers(element).into_iter().filter(|(_, handler)| handler.is_readable()) {
+            if !["batches", "cycles", "config", "ports", "memory", "check"].contains(&handler.as_str()) {
+                seen.push(format!("{name}.{handler}: {:?}", graph.read(element, &handler, "10.0.1.2")));
             }
         }
         // They stand in the order of their first packets, which may be another within a burst.

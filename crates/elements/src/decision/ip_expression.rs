@@ -165,7 +165,8 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         let (expr, end) = self.expr(first);
-        if let Some(word) = self.word(end).map(excerpt) {
+        // A mistake before it has the parser stop early.
+        if let Some(word) = self.word(end).filter(|_| self.errors.is_empty()).map(excerpt) {
             self.errors.push(format!("garbage after expression at '{word}'"));
         }
         expr
@@ -211,9 +212,10 @@ impl<'a> Parser<'a> {
         let mut parts = Vec::new();
         let mut required = true;
         loop {
+            let mistakes = self.errors.len();
             let (part, end) = self.factor(at);
             if end == at {
-                if required {
+                if required && self.errors.len() == mistakes {
                     self.errors.push("missing expression".into());
                 }
                 return (Expr::all_of(parts), at);

@@ -4,7 +4,7 @@
 //! `Counter` has changed when it reaches its count is in force for the packet that it counted last. With several copies
 //! of the graph the first one asks the others and combines what they say; another one tells them and does not wait.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -216,18 +216,19 @@ impl Context {
         self.control.listen(listener);
     }
 
-    /// All handlers of an element, those that every element has included.
-    pub(crate) fn handlers(&self, element: usize) -> Vec<Handler> {
-        let mut handlers = COMMON_HANDLERS.to_vec();
+    /// All handlers of an element by name, those that every element has included.
+    pub(crate) fn handlers(&self, element: usize) -> Vec<(String, Handler)> {
         let slot = &self.slots[element];
+        let mut handlers: BTreeMap<String, Handler> =
+            COMMON_HANDLERS.iter().map(|handler| (handler.name.to_owned(), *handler)).collect();
         if let Some(element) = &slot.element {
-            for handler in slot.handlers.iter().filter(|own| element.has_handler(own.name)) {
-                handlers.retain(|common| common.name != handler.name);
-                handlers.push(*handler);
-            }
+            let listed = slot.handlers.iter().filter(|own| element.has_handler(own.name));
+            handlers.extend(listed.map(|handler| (handler.name.to_owned(), *handler)));
+            let more = element.names_of_more_handlers().into_iter();
+            handlers
+                .extend(more.filter_map(|name| element.more_handlers(&name).map(|handler| (name, handler))));
         }
-        handlers.sort_by_key(|handler| handler.name);
-        handlers
+        handlers.into_iter().collect()
     }
 
     /// An element's handler of its own, not one that every element has.
@@ -281,7 +282,7 @@ impl Context {
     }
 
     fn no_handler(&self, element: usize, name: &str, kind: &str) -> String {
-        let known: Vec<_> = self.handlers(element).iter().map(|handler| handler.name).collect();
+        let known: Vec<_> = self.handlers(element).into_iter().map(|(name, _)| name).collect();
         let flat = &self.known.config.elements[element];
         format!("no '{}.{name}' {kind} handler; '{}' has {}", flat.name, flat.class, known.join(", "))
     }
@@ -297,7 +298,9 @@ impl Context {
             "batches" => stats.batches.to_string(),
             "cycles" => format!("{:.0}", stats.cycles),
             "drops" => stats.dropped().to_string(),
-            "handlers" => table(&self.handlers(element)),
+            "handlers" => {
+                table(self.handlers(element).iter().map(|(name, handler)| (name.as_str(), handler)))
+            }
             "home_thread" => {
                 bound_worker(&self.known.config, &flat.name, self.known.workers).unwrap_or(0).to_string()
             }
@@ -518,7 +521,7 @@ impl Context {
             "config" => secrets.hidden_in(globals.source.clone()),
             "driver" => "userlevel\n".to_owned(),
             "flatconfig" => secrets.hidden_in(config.flat_text()),
-            "handlers" => table(&GLOBAL_HANDLERS),
+            "handlers" => table(GLOBAL_HANDLERS.iter().map(|handler| (handler.name, handler))),
             "list" => {
                 let names: String = lines(&mut config.elements.iter().map(|element| element.name.as_str()));
                 format!("{}\n{names}", config.elements.len())
@@ -556,13 +559,13 @@ fn no_global(kind: &str, name: &str) -> String {
 }
 
 /// The text of a `handlers` handler.
-fn table(handlers: &[Handler]) -> String {
-    let line = |handler: &Handler| {
+fn table<'h>(handlers: impl Iterator<Item = (&'h str, &'h Handler)>) -> String {
+    let line = |(name, handler): (&str, &Handler)| {
         let read = if handler.is_readable() { "r" } else { "" };
         let write = if handler.is_writable() { "w" } else { "" };
-        format!("{}\t{read}{write}\n", handler.name)
+        format!("{name}\t{read}{write}\n")
     };
-    handlers.iter().map(line).collect()
+    handlers.map(line).collect()
 }
 
 /// The text of the `ports` handler: a line per port, as in Click.

@@ -25,7 +25,8 @@ use router::table::{Align, Table, thousands};
   brickway-lab plan --show-server modern > mine.toml           a server's file, to change
   brickway-lab plan --ports 64 --compare                       what ways to wire servers ask of links and servers
 
-The first row is the proposal: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
+The first row is the proposal, which --emit writes: a mesh while a server has room for its links, else the cheapest that a cluster's
+file can name. The butterfly is RouteBricks', whose relays are servers of the same kind; it is first where nothing else can be built.
 
 Columns:
   link      the most that a link carries each way, whatever the traffic, and its cables
@@ -67,7 +68,7 @@ pub(crate) struct PlanArguments {
     /// Microseconds that a server adds to a packet's way (RouteBricks: 24)
     #[arg(long, default_value_t = 24.0)]
     latency: f64,
-    /// Write the cluster's file of the first plan, and a key, into this folder
+    /// Write the cluster's file of the first row, and a key, into this folder
     #[arg(long, value_name = "DIR")]
     emit: Option<PathBuf>,
     /// Compare interconnects, whatever the servers: by formula, and simulated
@@ -111,7 +112,8 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
         },
         server_us: arguments.latency,
     };
-    let plans = plans(&wish, &server)?;
+    let mut plans = plans(&wish, &server)?;
+    propose(&mut plans);
     if arguments.json {
         plans.iter().for_each(|plan| say_line!("{}", as_json(plan, arguments)));
     } else {
@@ -144,6 +146,19 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     }
     let can_be = plans.first().is_some_and(|plan| plan.problem.is_none());
     Ok(if can_be { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Puts the proposal first: the mesh, if it was chosen, else the cheapest that a cluster's file can name. A butterfly, as RouteBricks
+/// would have it, is left first where no other can be built.
+fn propose(plans: &mut [Plan]) {
+    let can_be = |plan: &Plan| plan.shape.is_some() && plan.problem.is_none();
+    if can_be(&plans[0]) {
+        return;
+    }
+    let possible = plans.iter().enumerate().filter(|(_, plan)| can_be(plan));
+    if let Some((best, _)) = possible.min_by(|(_, a), (_, b)| a.price.total_cmp(&b.price)) {
+        plans[..=best].rotate_right(1);
+    }
 }
 
 /// The server of a name, or of a file.

@@ -68,7 +68,8 @@ mod tx;
 use packet::sync::lock;
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -169,6 +170,8 @@ struct Shared {
     options: Options,
     /// Counts how often the program was attached; a queue with an older number has dead sockets.
     generation: AtomicU64,
+    /// Hardware queues that we use. Receive queues open sockets for those that come later.
+    queues: AtomicUsize,
     /// The interface's link address, as a number.
     mac: AtomicU64,
     attached: Mutex<Attached>,
@@ -191,8 +194,6 @@ struct Attached {
     passage: Option<passage::Entry>,
     index: u32,
     mode: XdpMode,
-    /// Hardware queues that we use.
-    queues: usize,
     /// Whether sockets may be zero-copy; `None`: nobody tried.
     zerocopy: Option<bool>,
     /// Whether packets whose checksum is still to be computed are Linux's.
@@ -242,6 +243,10 @@ impl Shared {
         self.generation.load(Ordering::Relaxed)
     }
 
+    fn queues(&self) -> usize {
+        self.queues.load(Ordering::Relaxed)
+    }
+
     /// Whether the interface was up since the port was opened.
     fn has_begun(&self) -> bool {
         self.generation() > 0
@@ -287,7 +292,7 @@ impl Shared {
         attached.largest_mtu = largest_mtu(pool.data_bytes(), true);
         self.follow_link(&mut attached)?;
         let mut receive = Vec::new();
-        for queue in (worker..attached.queues).step_by(self.halves.len()) {
+        for queue in (worker..self.queues()).step_by(self.halves.len()) {
             let transmit = halves.transmit.is_none();
             let opened = self.open_socket(&mut attached, queue as u32, transmit, pool)?;
             let socket = opened.socket;
@@ -303,6 +308,18 @@ impl Shared {
         }
         halves.receive = Some(receive);
         Ok(())
+    }
+
+    /// Opens sockets on those of some hardware queues that are `worker`'s.
+    fn open_later(&self, worker: usize, queues: Range<usize>, pool: &Pool) -> Result<Vec<ReceiveHalf>, PortError> {
+        let mut attached = lock(&self.attached);
+        let queues = queues.filter(|queue| queue % self.halves.len() == worker);
+        let opened = queues.map(|queue| {
+            let Opened { socket, fill, receive, .. } =
+                self.open_socket(&mut attached, queue as u32, false, pool)?;
+            Ok(ReceiveHalf { queue: queue as u32, socket, fill, receive })
+        });
+        opened.collect()
     }
 
     fn open_socket(
@@ -572,9 +589,17 @@ impl Shared {
             self.keep_tags(attached);
         }
         attached.index = index;
-        attached.queues = link.rx_queues.min(self.options.queues);
+        self.queues.store(link.rx_queues.min(self.options.queues), Ordering::Relaxed);
         attached.zerocopy = None;
         self.claim.keep_promiscuous()
+    }
+
+    /// Attaches the program anew in `mode`. The sockets stay as they are.
+    fn attach_again(&self, attached: &mut Attached, mode: XdpMode) -> Result<(), PortError> {
+        let zerocopy = attached.zerocopy;
+        let attach = self.attach(attached, Some(mode));
+        attached.zerocopy = zerocopy;
+        attach
     }
 
     /// Has the card leave VLAN tags in frames.
@@ -637,7 +662,6 @@ impl AfXdpPort {
             passage: None,
             index: index as u32,
             mode: XdpMode::Native,
-            queues: 0,
             zerocopy: None,
             leaves_unfinished: false,
             gives_way: false,
@@ -650,6 +674,7 @@ impl AfXdpPort {
             claim,
             options: own,
             generation: AtomicU64::new(0),
+            queues: AtomicUsize::new(0),
             mac: AtomicU64::new(0),
             counters: attached.program.counters(),
             attached: Mutex::new(attached),
@@ -661,9 +686,9 @@ impl AfXdpPort {
         } else {
             let link = probe::link(index as u32);
             let link = link.map_err(|error| PortError::system(&name, "asking for the queues", error))?;
-            lock(&shared.attached).queues = link.rx_queues.min(shared.options.queues);
+            shared.queues = AtomicUsize::new(link.rx_queues.min(shared.options.queues));
         }
-        let rx_queues = options.rx_queues.min(lock(&shared.attached).queues);
+        let rx_queues = options.rx_queues.min(shared.queues());
         shared.halves = (0..rx_queues).map(|_| Mutex::default()).collect();
         let shared = Arc::new(shared);
         let receivers = (0..rx_queues).map(|worker| AfXdpRx::new(Arc::clone(&shared), worker));
@@ -726,8 +751,8 @@ impl Port for AfXdpPort {
             && attached.zerocopy == Some(false)
             && shared.options.mode.is_none();
         let (mode, outcome) = match (tries, slower) {
-            (0, _) => (Some(attached.mode), "its program is attached anew"),
-            (1, true) => (Some(XdpMode::Generic), "its packets come by generic XDP, which costs more"),
+            (0, _) => (attached.mode, "its program is attached anew"),
+            (1, true) => (XdpMode::Generic, "its packets come by generic XDP, which costs more"),
             _ if shared.options.steer == Steer::Transit => {
                 attached.program.detach();
                 attached.passage = None;
@@ -740,11 +765,24 @@ impl Port for AfXdpPort {
                 return Err(shared.unsupported("XDP has no other way; expected `af_packet`".to_owned()));
             }
         };
-        // The sockets stay as they are.
-        let zerocopy = attached.zerocopy;
-        let attach = shared.attach(&mut attached, mode);
-        attached.zerocopy = zerocopy;
-        attach.map(|()| outcome)
+        shared.attach_again(&mut attached, mode).map(|()| outcome)
+    }
+
+    fn follow_queues(&mut self) -> Result<Option<usize>, PortError> {
+        let shared = &self.shared;
+        let active = probe::active_queues(&shared.claim.interface.kernel_name()).unwrap_or_default();
+        let queues = active.min(shared.options.queues);
+        if !shared.has_begun() || queues <= shared.queues() {
+            return Ok(None);
+        }
+        let mut attached = lock(&shared.attached);
+        // veth_enable_range_safe() leaves new queues without the program.
+        if attached.is_veth {
+            let mode = attached.mode;
+            shared.attach_again(&mut attached, mode)?;
+        }
+        shared.queues.store(queues, Ordering::Relaxed);
+        Ok(Some(queues))
     }
 
     fn mode(&self) -> &'static str {
@@ -763,7 +801,7 @@ impl Port for AfXdpPort {
             XdpMode::Generic => "generic",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
-        let (queues, steered) = (attached.queues, self.shared.steered());
+        let (queues, steered) = (self.shared.queues(), self.shared.steered());
         format!("XDP {mode}, {zerocopy}, hardware queues {queues}, {steered}")
     }
 }

@@ -33,7 +33,7 @@ unsafe impl EthtoolCommand for Channels {}
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Receive queues in use; `None` when the driver does not say.
-fn active_queues(name: &str) -> Option<usize> {
+pub(super) fn active_queues(name: &str) -> Option<usize> {
     let channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     let channels = ask_driver(name, channels).ok()?;
     Some((channels.receive + channels.combined) as usize).filter(|&queues| queues > 0)

@@ -1,6 +1,7 @@
 //! The receive half: fill and receive rings of the hardware queues that one worker serves.
 
 use std::cell::Cell;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +18,9 @@ use crate::af_xdp::{ReceiveHalf, Shared, in_one_piece};
 use crate::unfinished::complete_if_unfinished;
 use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
 
+/// What fails where a program does not take a socket.
+const GIVING: &str = "giving the queue's packets to the socket";
+
 /// A receive queue.
 pub(super) struct AfXdpRx {
     shared: Arc<Shared>,
@@ -25,6 +29,8 @@ pub(super) struct AfXdpRx {
     generation: u64,
     /// Empty while the interface is gone.
     sockets: Vec<Receiver>,
+    /// Hardware queues that the port had when they were opened.
+    queues: usize,
     /// The socket that is asked first next time.
     first: usize,
     /// Chunks that the kernel has.
@@ -70,6 +76,7 @@ impl AfXdpRx {
             worker,
             generation: 0,
             sockets: Vec::new(),
+            queues: 0,
             first: 0,
             lent: None,
             wanted: 0,
@@ -90,6 +97,7 @@ impl AfXdpRx {
         let failed = |action| move |error: std::io::Error| PortError::system(name, action, error);
         let wait = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| failed("making an epoll")(error.into()))?;
+        self.queues = self.shared.queues();
         let (generation, halves) = self.shared.take_receive(self.worker, pool)?;
         for (number, half) in halves.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
@@ -111,13 +119,31 @@ impl AfXdpRx {
         Ok(())
     }
 
+    /// Opens sockets for hardware queues that came later. What fails is not tried again.
+    fn open_later(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        let queues = self.shared.queues();
+        let first = std::mem::replace(&mut self.queues, queues);
+        let (Some(wait), Some(lent)) = (&self.wait, &mut self.lent) else { return Ok(()) };
+        let name = self.shared.name();
+        let failed = |action| move |error: io::Error| PortError::system(name, action, error);
+        for half in self.shared.open_later(self.worker, first..queues, pool)? {
+            let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+            epoll::add(wait, &half.socket.fd, data, epoll::EventFlags::IN)
+                .map_err(|error| failed("waiting for a socket")(error.into()))?;
+            let mut socket = Receiver { half, outstanding: 0, joining: Joining::None };
+            socket.fill(pool, lent, self.wanted);
+            let half = &socket.half;
+            let added = super::lock(&self.shared.attached).program.add_socket(half.queue, &half.socket.fd);
+            self.sockets.push(socket);
+            added.map_err(failed(GIVING))?;
+        }
+        Ok(())
+    }
+
     /// Has the program give packets to the sockets.
     fn take_packets(&mut self) -> Result<(), PortError> {
         self.takes = true;
-        let failed = |error| {
-            let action = "giving the queue's packets to the socket";
-            PortError::system(self.shared.name(), action, error)
-        };
+        let failed = |error| PortError::system(self.shared.name(), GIVING, error);
         let mut attached = super::lock(&self.shared.attached);
         for Receiver { half, .. } in &self.sockets {
             attached.program.add_socket(half.queue, &half.socket.fd).map_err(failed)?;
@@ -174,6 +200,12 @@ impl AfXdpRx {
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
             if !died && self.generation == self.shared.generation() {
+                if self.queues < self.shared.queues()
+                    && let Err(error) = self.open_later(pool)
+                {
+                    let warn = &self.shared.claim.warn;
+                    warn(&format!("{error}; packets of queues that came later are Linux's"));
+                }
                 return;
             }
             self.dead = true;

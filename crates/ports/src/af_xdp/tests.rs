@@ -314,6 +314,48 @@ fn packets_before_the_first_receive_are_the_kernels() {
 }
 
 #[test]
+fn queues_that_come_later_are_shared_by_the_same_workers() {
+    in_namespace(|| {
+        let sent = many_queues();
+        // Native XDP wants as many receive queues here as there are transmit queues at the other end.
+        command("ethtool", "-L left tx 2");
+        command("ethtool", "-L right rx 2");
+        let two = OpenOptions { rx_queues: 2, tx_queues: 2, ..OpenOptions::default() };
+        let mut right = crate::open("af_xdp:right", &two).unwrap();
+        let mut pool = pool(8_192);
+        let mut receivers: Vec<_> = (0..2).map(|queue| right.take_rx(queue).unwrap()).collect();
+        receivers.iter_mut().for_each(|queue| begin(&mut **queue, &mut pool));
+        assert_eq!(right.follow_queues().unwrap(), None);
+
+        command("ethtool", "-L right rx 4");
+        command("ethtool", "-L left tx 4");
+        assert_eq!(right.follow_queues().unwrap(), Some(4));
+        assert_eq!(right.follow_queues().unwrap(), None);
+        let four = OpenOptions { rx_queues: 4, tx_queues: 4, ..OpenOptions::default() };
+        let mut left = crate::open("af_xdp:left", &four).unwrap();
+        for queue in 0..4 {
+            let mut tx = left.take_tx(queue).unwrap();
+            tx.prepare(&mut pool).unwrap();
+            let mut shares = [0; 2];
+            // The workers have not looked yet at the first packets.
+            soon("all packets come", || {
+                send(&mut *tx, &mut pool, &sent);
+                shares = [0; 2];
+                for (receiver, share) in receivers.iter_mut().zip(&mut shares) {
+                    for _ in 0..8 {
+                        let mut batch = Batch::new();
+                        *share += receiver.receive(&mut pool, &mut batch, 64);
+                        pool.free(&mut batch);
+                    }
+                }
+                shares[queue % 2] >= sent.len()
+            });
+            assert_eq!(shares[1 - queue % 2], 0, "queue {queue}");
+        }
+    });
+}
+
+#[test]
 fn queues_without_a_socket_and_closed_ones_are_the_kernels() {
     in_namespace(|| {
         let sent = many_queues();

@@ -44,6 +44,7 @@ use graph::lang::FlatConfig;
 use crate::interrupt::on_interrupt;
 use crate::output::print;
 use crate::show::{Socket, find};
+use crate::table::thousands;
 use decode::Headers;
 pub(crate) use extcap::{ExtcapArguments, extcap, is_extcap};
 pub(crate) use trace::{TraceArguments, trace};
@@ -178,7 +179,7 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     let mut sink = sink()?;
     graph::note!("brickway: capturing; Ctrl-C ends it");
     let (mut counts, mut problem) = (Vec::new(), None);
-    let mut written: HashMap<String, u64> = HashMap::new();
+    let mut packets: HashMap<String, u64> = HashMap::new();
     for row in answer {
         let received = row.map_err(anyhow::Error::from).and_then(|row| {
             let parsed = serde_json::from_str(&row).context("the router's answer cannot be read")?;
@@ -186,7 +187,7 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
         });
         let written = match received {
             Ok((row, CaptureRow::Packet(packet))) => {
-                *written.entry(packet.interface.clone()).or_default() += 1;
+                *packets.entry(packet.interface.clone()).or_default() += 1;
                 sink.packet(&packet, &row)
             }
             Ok((_, CaptureRow::Counts { interfaces })) => {
@@ -203,9 +204,13 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
             }
         };
         match written {
+            Ok(()) => {}
             // Who reads it has gone, as `head` does.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            other => other.context("packets cannot be written")?,
+            Err(error) => {
+                let seen = thousands(packets.values().sum());
+                return Err(error).context(format!("packets cannot be written, after {seen} of them"));
+            }
         }
         if is_interrupted.load(Ordering::SeqCst) {
             break;
@@ -213,7 +218,7 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     }
     // Some may be on their way that are not waited for.
     for count in &mut counts {
-        count.captured = written.get(&count.interface).copied().unwrap_or(0);
+        count.captured = packets.get(&count.interface).copied().unwrap_or(0);
     }
     match sink.end(&counts) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}

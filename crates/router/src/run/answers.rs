@@ -337,10 +337,19 @@ impl Live {
             format!("netlink: {count} messages of Linux were not understood ({reason}); expected none, so routes may be missing")
         }));
         for port in state.mirror.ports() {
-            if port.link.is_some_and(|link| link.has_priorities) {
+            let Some(link) = port.link else { continue };
+            let name = &port.name;
+            if !link.is_up {
+                let interface = &link.name;
                 problems.push(format!(
-                    "{}: it has an egress-qos-map, so packets that leave by it go to Linux",
-                    port.name
+                    "{name}: it is down, nothing comes in or goes out by it: ip link set {interface} up"
+                ));
+            } else if !link.has_carrier {
+                problems.push(format!("{name}: it has no carrier, nothing comes in or goes out by it: its cable, or its other end"));
+            }
+            if link.has_priorities {
+                problems.push(format!(
+                    "{name}: it has an egress-qos-map, so packets that leave by it go to Linux"
                 ));
             }
         }

@@ -14,7 +14,7 @@ use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::devices::{OpenPort, RECEIVER, SENDER};
 use graph::hotswap::Swap;
-use graph::lang::{FlatConfig, Options, Source, first_name};
+use graph::lang::{FlatConfig, Options, Source, first_name, nearest};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 use packet::PoolOptions;
@@ -206,6 +206,19 @@ impl Live {
             let opened = aside(|| open.with(|port| port.open_anew(tries)));
             lock(&self.deaf).opened(&port, opened);
         }
+        for (port, open) in ports.keys().filter_map(|port| Some((port, open(port)?))) {
+            match aside(|| open.with(|port| port.follow_queues())) {
+                Ok(Some(queues)) => {
+                    tracing::info!(
+                        event = "port",
+                        port,
+                        "{port}: its device has {queues} receive queues now"
+                    );
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(event = "port", port, "{error}"),
+            }
+        }
         lock(&self.meter).take(ports, copies);
         let is_new = |port: &str, reason| lock(&self.told_left).insert((port.to_owned(), reason));
         if self.has_backstop() {
@@ -388,7 +401,11 @@ impl Live {
                 ));
             }
             if !Settings::options().any(|known| known.name() == option) {
-                return Err(format!("unknown option '{option}'; expected one of {}", names.join(", ")));
+                let right = match nearest(option, names.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean '{near}'?"),
+                    None => format!("expected one of {}", names.join(", ")),
+                };
+                return Err(format!("unknown option '{option}'; {right}"));
             }
             return Err(format!(
                 "'{option}' cannot be set while the router runs; {} can, others are read from the settings file at the \

@@ -32,6 +32,9 @@ pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
             "they were merged, or a host of this machine leaves segmentation to a card; `ethtool -K INTERFACE tso off gso off` at \
              the host's end, and `gro off` at the port, has them come one by one, which slows that host's TCP down",
         ),
+        _ if left_because == Event::LeftQueue.name() => Some(
+            "the device has more queues than the router could open sockets for, or than the port's option `queues` says",
+        ),
         _ => None,
     }
 }
@@ -171,25 +174,30 @@ impl DeviceMeter {
         // Packets come in meanwhile: the devices have counted what the ports have.
         let Ok(devices) = Devices::read() else { return };
         for (name, port) in counts {
-            let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) else {
-                continue;
-            };
-            let seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
-            let device = self.0.entry(name.clone()).or_insert(Device { index, last: now, since: seen });
-            device.follow(index, now);
-            port.received = port.receives.then_some(device.since.rx.packets);
-            // Some drivers do not count what programs redirect.
-            for (way, device) in [(&mut port.rx, &mut device.since.rx), (&mut port.tx, &mut device.since.tx)]
-            {
-                if device.packets < way.packets {
-                    (device.packets, device.bytes) = (way.packets, device.bytes.max(way.bytes));
-                }
-                (way.packets, way.bytes) = (device.packets, device.bytes);
+            if let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) {
+                self.complete_port(name, port, index, now);
             }
-            port.sent_by_linux = port.tx.packets.saturating_sub(seen.tx.packets);
-            let others = port.rx.packets.saturating_sub(port.in_kernel + port.by_workers + port.rx.dropped);
-            port.to_linux = port.to_linux.max(others);
         }
+    }
+
+    fn complete_port(&mut self, name: &str, port: &mut PortCounts, index: u32, now: DeviceCounts) {
+        let mut seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
+        seen.rx.packets += port.left.values().sum::<u64>();
+        let device = self.0.entry(name.to_owned()).or_insert(Device { index, last: now, since: seen });
+        device.follow(index, now);
+        port.received = port.receives.then_some(device.since.rx.packets);
+        // Some drivers do not count what programs redirect.
+        let ways =
+            [(&mut port.rx, seen.rx, &mut device.since.rx), (&mut port.tx, seen.tx, &mut device.since.tx)];
+        for (way, seen, device) in ways {
+            if device.packets < seen.packets {
+                (device.packets, device.bytes) = (seen.packets, device.bytes.max(seen.bytes));
+            }
+            (way.packets, way.bytes) = (device.packets, device.bytes);
+        }
+        port.sent_by_linux = port.tx.packets.saturating_sub(seen.tx.packets);
+        let others = port.rx.packets.saturating_sub(port.in_kernel + port.by_workers + port.rx.dropped);
+        port.to_linux = port.to_linux.max(others);
     }
 }
 
@@ -409,6 +417,27 @@ mod tests {
         assert_eq!((counts["eth1"].seen, counts["eth1.100"].seen), (7, 4));
         // By eth2 the router receives nothing.
         assert_eq!((counts["eth1"].receives, counts["eth2"].receives), (true, false));
+    }
+
+    #[test]
+    fn the_ways_of_a_port_add_up_to_what_it_received() {
+        let of_device =
+            |packets| DeviceCounts { rx: DeviceTraffic { packets, bytes: 0 }, tx: DeviceTraffic::default() };
+        let mut meter = DeviceMeter::default();
+        // What Linux got before the first look is in no count of the device.
+        for (left, by_workers, of_device) in
+            [(2, 1, of_device(1_000)), (3, 10, of_device(1_012)), (9, 10, of_device(1_014))]
+        {
+            let mut port = PortCounts {
+                by_workers,
+                to_linux: left,
+                left: [("a reason", left)].into(),
+                ..PortCounts::default()
+            };
+            port.rx.packets = by_workers;
+            meter.complete_port("eth1", &mut port, 7, of_device);
+            assert_eq!(port.rx.packets, port.in_kernel + port.by_workers + port.to_linux);
+        }
     }
 
     #[test]

@@ -34,11 +34,29 @@ impl<'a> File<'a> {
     pub(super) fn parse(&self) -> Option<DeTable<'a>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in &errors {
+            let place = error.span().unwrap_or(0..0);
+            if let Some(key) = self.key_without_value(&place) {
+                self.mistake(
+                    place,
+                    format!("'{key}' has no value"),
+                    "expected one, as in workers = 2, or name = \"eth1\"",
+                );
+                continue;
+            }
             // One line: the places below point out what the message describes.
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
-            self.mistake(error.span().unwrap_or(0..0), message, "");
+            self.mistake(place, message, "");
         }
         errors.is_empty().then(|| table.into_inner())
+    }
+
+    /// Returns the key of a line that ends, but for a comment, behind its `=`.
+    fn key_without_value(&self, place: &Range<usize>) -> Option<&'a str> {
+        let (before, behind) = (self.text.get(..place.start)?, self.text.get(place.start..)?);
+        let (key, value) = before.lines().next_back()?.split_once('=')?;
+        let rest = behind.lines().next().unwrap_or_default().trim_start();
+        let is_empty = value.trim().is_empty() && (rest.is_empty() || rest.starts_with('#'));
+        is_empty.then(|| key.trim())
     }
 
     /// Notes a mistake at some bytes of the text, with what was expected unless that is empty.

@@ -237,6 +237,7 @@ brickway.toml:24: a settings file has no 'sloth_path'
 fn mistakes_of_all_kinds_have_a_line() {
     for (text, parts) in [
         ("", ["brickway.toml:1: there are no ports", "[[port]]"]),
+        ("[workers]\ncount = # four\n", ["brickway.toml:2: 'count' has no value", "expected one, as in"]),
         ("[[port]]\nname = 'a'\n[workers\n", ["brickway.toml:3:", "[workers"]),
         ("[port]\nname = 'a'", ["brickway.toml:1: 'port' is not a list", "expected [[port]]"]),
         (

@@ -1,6 +1,6 @@
 //! Whose process a router becomes: the user of the settings, or `brickway` where the machine has that user.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use anyhow::{Context, Result, bail};
@@ -107,19 +107,38 @@ fn reason_to_stay(
     let of_features = settings.features.all().into_iter().flat_map(|feature| feature.files());
     let mut files = own.into_iter().chain(of_features);
     let tried = with_rights_of(account, || {
-        files.find_map(|path| graph::files::open_regular(&path).err().map(|error| (path, error)))
+        files.find_map(|path| {
+            let error = graph::files::open_regular(&path).err()?;
+            let closed = closed_folder(&path);
+            Some((path, closed, error))
+        })
     })?;
     Ok(match tried {
         Ok(None) => None,
-        Ok(Some((path, error))) => {
+        Ok(Some((path, closed, error))) => {
             let (path, group) = (path.display(), group_name(account.group));
             let reason = format!("user '{name}' cannot open '{path}', which a reload opens: {error}");
-            Some(StaysRoot::for_reason(reason).expecting(format!(
-                "a file that it can read, as in /etc/brickway: chgrp {group} {path} && chmod g+r {path}"
-            )))
+            Some(StaysRoot::for_reason(reason).expecting(match closed.as_deref().map(Path::display) {
+                Some(folder) => format!(
+                    "a file in a folder that it can enter, as in /etc/brickway: chgrp {group} {folder} && chmod g+x {folder}"
+                ),
+                None => format!(
+                    "a file that it can read, as in /etc/brickway: chgrp {group} {path} && chmod g+r {path}"
+                ),
+            }))
         }
         Err(error) => Some(StaysRoot::for_reason(format!("it cannot become user '{name}': {error}"))),
     })
+}
+
+/// Returns the first folder on the way to a file that this thread may not enter.
+fn closed_folder(path: &Path) -> Option<PathBuf> {
+    let may_enter = |folder: &Path| {
+        let itself = folder.join(".").metadata();
+        !matches!(itself, Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let folders: Vec<&Path> = path.ancestors().skip(1).collect();
+    folders.into_iter().rev().find(|folder| !may_enter(folder)).map(Path::to_owned)
 }
 
 /// Does something with the rights of a user, and has root's again. The inner error: it cannot have these rights here.
@@ -176,18 +195,21 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         let nobody = account("65534").unwrap();
+        let is_closed = |file: &Path| {
+            let look = || (graph::files::open_regular(file).is_err(), closed_folder(file));
+            with_rights_of(&nobody, look).unwrap().unwrap()
+        };
         let mut closed = Vec::new();
         for (of_folder, of_file) in [(0o755, 0o644), (0o755, 0o600), (0o700, 0o644), (0o755, 0o640)] {
             set(&folder, of_folder);
             set(&file, of_file);
-            closed.push(
-                with_rights_of(&nobody, || graph::files::open_regular(&file).is_err()).unwrap().unwrap(),
-            );
+            closed.push(is_closed(&file));
         }
         std::os::unix::fs::chown(&file, None, Some(nobody.group)).unwrap();
-        closed.push(with_rights_of(&nobody, || graph::files::open_regular(&file).is_err()).unwrap().unwrap());
+        closed.push(is_closed(&file));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(closed, [false, true, true, true, false]);
+        let of_folder = (true, Some(folder));
+        assert_eq!(closed, [(false, None), (true, None), of_folder, (true, None), (false, None)]);
         assert!(geteuid().is_root() && getegid().is_root());
     }
 }
