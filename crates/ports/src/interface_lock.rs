@@ -3,10 +3,12 @@
 //!
 //! Every user may take such a name. So a lock counts only if its socket is root's, our own user's, or that of a process that may
 //! have ports at all (NET_ADMIN). The kernel says whose a socket is (sock_diag(7)), also of one that does not listen or whose
-//! queue is full. While a stranger has the name a port goes without the lock.
+//! queue is full. While a stranger has the name, the lock is a socket whose name nobody can foresee: the word, and a random number
+//! behind it. Of those, the kernel's list has root's and our own user's.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -26,6 +28,8 @@ pub(crate) struct InterfaceLock {
     _claim: Claim,
     /// Without one while a stranger has the name.
     _socket: Option<OwnedFd>,
+    /// The one that is there in its place.
+    _aside: Option<OwnedFd>,
 }
 
 /// What a port of this process has or is about to have, with the number of the network namespace.
@@ -105,7 +109,8 @@ impl InterfaceLock {
         let begin = Instant::now();
         loop {
             if let Some(socket) = Self::try_take(&address).map_err(failed)? {
-                return Ok(Self { _claim: claim, _socket: Some(socket) });
+                Self::others_aside(what).map_or(Ok(()), |other| Err(in_use(other)))?;
+                return Ok(Self { _claim: claim, _socket: Some(socket), _aside: None });
             }
             match Self::holder(&address) {
                 // A child process that this one forks holds copies of all files until its exec, so that a lock dropped just
@@ -118,10 +123,39 @@ impl InterfaceLock {
                 Holder::Unknown if begin.elapsed() < LONGEST_FORK => {}
                 Holder::Nobody if begin.elapsed() < LONGEST_GONE => {}
                 Holder::Unknown | Holder::Somebody => return Err(in_use("another process".to_owned())),
-                Holder::Nobody | Holder::Stranger => return Ok(Self { _claim: claim, _socket: None }),
+                Holder::Nobody | Holder::Stranger => {
+                    Self::others_aside(what).map_or(Ok(()), |other| Err(in_use(other)))?;
+                    let number = RandomState::new().hash_one(begin);
+                    let address =
+                        SocketAddrUnix::new_abstract_name(format!("{what}/{number:016x}").as_bytes());
+                    let aside = address.and_then(|address| Self::try_take(&address)).map_err(failed)?;
+                    return Ok(Self { _claim: claim, _socket: None, _aside: aside });
+                }
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// The process that has a lock with a random name behind this word.
+    fn holder_aside(what: &str) -> Option<Pid> {
+        let trusted = [0, rustix::process::geteuid().as_raw()];
+        let (mut names, begin) = (Vec::new(), format!("{what}/"));
+        let listed = each_socket(|name, owner| {
+            if trusted.contains(&owner) && name.starts_with(begin.as_bytes()) {
+                names.push(name.to_vec());
+            }
+        });
+        let holder = |name: &Vec<u8>| match Self::holder(&SocketAddrUnix::new_abstract_name(name).ok()?) {
+            Holder::Process(process) => Some(process),
+            _ => None,
+        };
+        listed.ok().and_then(|()| names.iter().find_map(holder))
+    }
+
+    /// The same for people, unless it is this process: its claims are known.
+    fn others_aside(what: &str) -> Option<String> {
+        let other = Self::holder_aside(what).filter(|process| *process != rustix::process::getpid())?;
+        Some(format!("process {}", other.as_raw_nonzero()))
     }
 
     fn word_of_name(interface: &str) -> String {
@@ -174,10 +208,11 @@ pub fn user_of(interface: &str) -> Option<i32> {
     let words = index.map(InterfaceLock::word_of_index).into_iter();
     let mut users = words.chain([InterfaceLock::word_of_name(interface)]).filter_map(|word| {
         let address = SocketAddrUnix::new_abstract_name(word.as_bytes()).ok()?;
-        match InterfaceLock::holder(&address) {
-            Holder::Process(process) => Some(process.as_raw_nonzero().get()),
-            _ => None,
-        }
+        let process = match InterfaceLock::holder(&address) {
+            Holder::Process(process) => process,
+            _ => InterfaceLock::holder_aside(&word)?,
+        };
+        Some(process.as_raw_nonzero().get())
     });
     users.next()
 }
@@ -213,22 +248,31 @@ const ANSWER: usize = 16;
 /// Returns the user of the socket with this address, of those that are not connected; `None` if there is none.
 fn owner(address: &SocketAddrUnix) -> std::io::Result<Option<u32>> {
     let name = address.abstract_name().unwrap_or_default();
+    let mut owner = None;
+    each_socket(|known, user| {
+        if known == name {
+            owner = Some(user);
+        }
+    })?;
+    Ok(owner)
+}
+
+/// Calls `tell` with the abstract name and the user of each stream socket that is not connected.
+fn each_socket(mut tell: impl FnMut(&[u8], u32)) -> std::io::Result<()> {
     let mut question = [0; QUESTION];
     question[0] = libc::AF_UNIX as u8;
     question[4..8].copy_from_slice(&(1_u32 << TCP_CLOSE | 1 << TCP_LISTEN).to_ne_bytes());
     question[12..16].copy_from_slice(&(UDIAG_SHOW_NAME | UDIAG_SHOW_UID).to_ne_bytes());
-    let mut owner = None;
     ask(Some(netlink::SOCK_DIAG), SOCK_DIAG_BY_FAMILY, &question, |kind, answer| {
         let is_stream = answer.get(1) == Some(&(libc::SOCK_STREAM as u8));
         let rest = answer.get(ANSWER..).unwrap_or_default();
         let value = |wanted| attributes(rest).find(|&(kind, _)| kind == wanted).map(|(_, value)| value);
         // An abstract name begins with a zero.
-        let has_name = value(UNIX_DIAG_NAME).is_some_and(|text| text.strip_prefix(&[0]) == Some(name));
-        if kind == SOCK_DIAG_BY_FAMILY && is_stream && has_name {
-            owner = Some(value(UNIX_DIAG_UID).and_then(number).unwrap_or(0));
+        let name = value(UNIX_DIAG_NAME).and_then(|text| text.strip_prefix(&[0]));
+        if let Some(name) = name.filter(|_| kind == SOCK_DIAG_BY_FAMILY && is_stream) {
+            tell(name, value(UNIX_DIAG_UID).and_then(number).unwrap_or(0));
         }
-    })?;
-    Ok(owner)
+    })
 }
 
 #[cfg(test)]
@@ -303,7 +347,11 @@ mod tests {
                 let sockets = as_stranger(make);
                 assert_eq!(InterfaceLock::holder(&address), expected, "{what}");
                 assert_eq!(user_of("left"), None, "{what}");
-                InterfaceLock::of_name("left").unwrap();
+                let lock = InterfaceLock::of_name("left").unwrap();
+                // Nor hides one from another router.
+                assert_eq!(user_of("left"), Some(std::process::id() as i32), "{what}");
+                assert_eq!(InterfaceLock::holder_aside(&word), Some(rustix::process::getpid()), "{what}");
+                drop(lock);
                 drop(sockets);
                 // Children that other tests fork hold copies of the sockets until their exec.
                 let begin = Instant::now();

@@ -189,7 +189,7 @@ fn what_a_capture_cannot_see_is_said() {
         assert_eq!(capture.interrupt(), 0, "{}", capture.printed());
         said = capture.printed();
         said.contains("eth1: not captured, as Linux has them: ")
-            && said.contains("packets that came in meanwhile (longer than the MTU), ")
+            && said.contains("packets that came in meanwhile (longer than MTU or frame), ")
             && said.contains("`tcpdump -i eth1` sees such packets")
     });
     assert!(is_said, "{said}");

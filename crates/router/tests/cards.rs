@@ -127,7 +127,8 @@ impl Rack {
     fn ports(&self) -> Vec<Value> {
         let socket = self.network.folder.file("socket");
         let (_, text) = self.network.run("r", &format!("{PROGRAM} show ports --json --socket {socket}"));
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let port = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
+        text.lines().map(port).collect()
     }
 }
 

@@ -310,6 +310,7 @@ impl Backend for Router {
                 pid: 77,
                 namespace: 4_026_531_840,
                 uptime_seconds: 90_061.5,
+                problems: None,
                 drift: Some(DriftChecks { checked_at: 0.0, differing: 2, healed: 5 }),
                 workers: 2,
                 tables: vec![RouteTableRow {
@@ -481,8 +482,8 @@ eth2  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M
       tx          7    420         0       0         0        0
 
 port  in the kernel  by workers  by Linux  left to Linux because of
-eth1         81.0 %      19.0 %     0.0 %  to this host
-eth2         81.0 %      19.0 %     0.0 %  to this host
+eth1         81.0 %      19.0 %     0.0 %
+eth2         81.0 %      19.0 %     0.0 %
 
 port  link        driver             MTU  MAC address        transit, addresses
 eth1  up          af_xdp zero-copy  1500  02:00:00:00:00:03  kernel 10.0.0.254/24

@@ -377,6 +377,9 @@ pub struct SystemRow {
     /// What the checks of the forwarding tables have found; none before the first one.
     #[serde(default)]
     pub drift: Option<DriftChecks>,
+    /// How many problems there were at the last look, every 10 seconds; none where the router has nothing of Linux.
+    #[serde(default)]
+    pub problems: Option<usize>,
     /// Threads that move packets, without the slow thread.
     pub workers: usize,
     /// The tables of routes.
@@ -667,6 +670,7 @@ pub struct HandlerRow {
     /// `ELEMENT.HANDLER`.
     pub name: String,
     /// Its value, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 

@@ -165,6 +165,8 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         let (expr, end) = self.expr(first);
+        // What the first mistake leads to would be told as well.
+        self.errors.truncate(1);
         // A mistake before it has the parser stop early.
         if let Some(word) = self.word(end).filter(|_| self.errors.is_empty()).map(excerpt) {
             self.errors.push(format!("garbage after expression at '{word}'"));
@@ -234,14 +236,13 @@ impl<'a> Parser<'a> {
             at += 1;
         }
         let (expr, end) = if self.is(at, &["("]) {
-            let (expr, mut end) = self.expr(at + 1);
-            let empty = end == at + 1;
-            if empty {
+            if self.word(at + 1).is_none_or(|word| word == ")") {
                 self.errors.push("missing expression after '('".into());
             }
+            let (expr, mut end) = self.expr(at + 1);
             if self.is(end, &[")"]) {
                 end += 1;
-            } else if !empty {
+            } else if end > at + 1 {
                 self.errors.push("missing ')'".into());
             }
             (expr, end)

@@ -263,8 +263,22 @@ pub struct PortConfig {
     /// 1 to 255, the same for ever.
     pub number: u8,
     /// Addresses that the leader gives it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "networks")]
     pub addresses: Vec<IpNet>,
+}
+
+/// Reads addresses with the length of their network.
+fn networks<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let network = |text: String| {
+        let wrong = |_| {
+            serde::de::Error::custom(format!(
+                "'{text}' is no address of a port; expected one with a length, as in 10.0.6.1/24"
+            ))
+        };
+        text.parse().map_err(wrong)
+    };
+    texts.into_iter().map(network).collect()
 }
 
 /// Links are distinguished by a byte.

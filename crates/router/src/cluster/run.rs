@@ -206,6 +206,7 @@ pub(super) fn run(
         guard: None,
         plan: Some(Plan::with_programs()),
         doors: None,
+        devices: None,
     };
     tracing::info!("cluster: the node stays its user's: it runs programs (docs/security.md)");
     operate(arguments, settings, subject, &registry, shared)

@@ -66,7 +66,7 @@ pub(super) fn closed_ports(patient: &Patient) -> Vec<Finding> {
             || patient.ports.iter().any(|known| ports::kernel_name(&known.device) == port)
     };
     let finding = |port: String| {
-        let why = "a router with fail = \"closed\" has ended, and none has started since";
+        let why = "a router with fail = \"closed\" has ended or did not start, and none runs since";
         let what = "Linux forwards nothing that comes in by it";
         if is_patients(&port) {
             return Finding::bad(&port, what, why, Remedy::Open(port.clone()));

@@ -20,13 +20,13 @@ use elements::devices::OpenPort;
 use elements::devices::balance::{QueueShare, queue_shares};
 use fib::{Decision, MAIN, NextHop, NextHopIndex};
 use graph::context::ElementStats;
-use graph::lang::{FlatConfig, FlatElement, first_name};
+use graph::lang::{FlatConfig, FlatElement, first_name, nearest};
 use graph::router::CopyStats;
 use packet::sync::lock;
 use serde_json::Value;
 
 use packet::IpVersion;
-use ports::mtu_problem;
+use ports::{Links, mtu_problem};
 
 use super::edges::{self, Through};
 use super::live::Live;
@@ -178,19 +178,15 @@ impl Live {
     }
 
     /// A port of a configuration that does not mirror Linux, which may have an interface of its name all the same.
-    fn port_beside_linux(&self, name: &str, counted: PortCounts) -> PortRow {
+    fn port_beside_linux(&self, name: &str, counted: PortCounts, links: &Links) -> PortRow {
         let mut row = self.port_row(name, counted);
         let interface = ports::kernel_name(&self.device(name).unwrap_or_else(|| name.to_owned()));
-        let read = |of: &str| std::fs::read_to_string(format!("/sys/class/net/{interface}/{of}")).ok();
-        let number = |of: &str| read(of).and_then(|text| text.trim().parse::<u32>().ok());
-        (row.index, row.mtu) = (number("ifindex").unwrap_or(0), number("mtu").unwrap_or(0));
-        row.interface = if row.index > 0 { interface.clone() } else { String::new() };
-        row.mac = read("address").map_or(String::new(), |text| text.trim().to_owned());
-        // The first flag is that of an interface that is up; carrier can be read of one that is.
-        let flags =
-            read("flags").and_then(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
-        (row.is_up, row.has_carrier) =
-            (flags.is_some_and(|flags| flags & 1 == 1), number("carrier") == Some(1));
+        if let Some(link) = links.named(&interface) {
+            (row.index, row.mtu) = (link.index, u32::try_from(link.mtu).unwrap_or(u32::MAX));
+            row.interface.clone_from(&link.name);
+            row.mac = link.mac.map_or(String::new(), |mac| mac.to_string());
+            (row.is_up, row.has_carrier) = (link.is_up, link.has_carrier);
+        }
         row
     }
 
@@ -200,10 +196,9 @@ impl Live {
         lock(&self.meter).add_rates(&mut counts);
         if self.service.is_none() {
             // A configuration of its own: what its elements counted, of whatever they are at.
-            return Ok(counts
-                .into_iter()
-                .map(|(name, counted)| self.port_beside_linux(&name, counted))
-                .collect());
+            let links = Links::ask().unwrap_or_default();
+            let row = |(name, counted): (String, PortCounts)| self.port_beside_linux(&name, counted, &links);
+            return Ok(counts.into_iter().map(row).collect());
         }
         let settings = self.settings();
         let state = self.state()?;
@@ -301,14 +296,12 @@ impl Live {
         Ok(LookupRow { address, table, route, decision, ways })
     }
 
-    /// What could not be done as Linux has it: rules that are bypassed, routes, policy rules, packets longer than a frame.
-    fn problems(&self) -> Result<Vec<String>, Unanswered> {
-        self.service()?;
-        let settings = self.settings();
-        let mut problems = beside_linux::problems(&settings);
-        problems.extend(self.feature_problems());
-        problems.extend(self.problems_above());
-        let obeyed = self.with_router(|router| Obeyed::of(router.config()))?;
+    /// What is not forwarded, because Linux does not.
+    pub(super) fn not_forwarded(&self) -> Result<Vec<String>, Unanswered> {
+        // What a node of a cluster punts goes to the leader's Linux.
+        if NodeHost::of(&self.shared).is_some() {
+            return Ok(Vec::new());
+        }
         let state = self.state()?;
         let has_address = |version: IpVersion| {
             let mut addresses = state.mirror.ports().flat_map(|port| port.addresses);
@@ -318,10 +311,19 @@ impl Live {
                 IpAddr::V6(address) => version == IpVersion::V6 && !address.is_unicast_link_local(),
             })
         };
-        // What a node of a cluster punts goes to the leader's Linux.
-        if NodeHost::of(&self.shared).is_none() {
-            problems.extend(doctor::not_forwarded(&settings, has_address));
-        }
+        Ok(doctor::not_forwarded(&self.settings(), has_address))
+    }
+
+    /// What could not be done as Linux has it: rules that are bypassed, routes, policy rules, packets longer than a frame.
+    pub(super) fn problems(&self) -> Result<Vec<String>, Unanswered> {
+        self.service()?;
+        let settings = self.settings();
+        let mut problems = beside_linux::problems(&settings);
+        problems.extend(self.feature_problems());
+        problems.extend(self.problems_above());
+        let obeyed = self.with_router(|router| Obeyed::of(router.config()))?;
+        problems.extend(self.not_forwarded()?);
+        let state = self.state()?;
         problems.extend(obeyed.problems(&state.mirror, self.has_backstop()));
         problems.extend(state.mirror.crossed_ports().map(|(port, interface)| {
             format!(
@@ -337,8 +339,12 @@ impl Live {
             format!("netlink: {count} messages of Linux were not understood ({reason}); expected none, so routes may be missing")
         }));
         for port in state.mirror.ports() {
-            let Some(link) = port.link else { continue };
             let name = &port.name;
+            let Some(link) = port.link else {
+                problems
+                    .push(format!("{name}: its interface is gone; the port goes on when it is there again"));
+                continue;
+            };
             if !link.is_up {
                 let interface = &link.name;
                 problems.push(format!(
@@ -543,6 +549,7 @@ impl Live {
             namespace: control::api::namespace(),
             uptime_seconds: self.began.elapsed().as_secs_f64(),
             drift: *lock(&self.drift),
+            problems: lock(&self.looks).problems,
             workers,
             tables,
             next_hops,
@@ -594,7 +601,9 @@ impl Live {
             // Those of an element, or the value of one.
             names.retain(|known| known.rsplit_once('.').is_some_and(|(element, _)| element == name));
             if names.is_empty() {
-                let value = self.with_router(|router| router.read(name))??;
+                let (value, config) =
+                    self.with_router(|router| (router.read(name), router.config().clone()))?;
+                let value = value.map_err(|error| no_element(&config, name).unwrap_or(error))?;
                 return Ok(vec![HandlerRow { name: name.to_owned(), value: Some(value) }]);
             }
         }
@@ -635,6 +644,16 @@ fn port_of_element(config: &FlatConfig, element: &str) -> String {
     let flat = config.find(element).map(|index| &config.elements[index]);
     let port = flat.and_then(|flat| first_name(&flat.config));
     port.unwrap_or_else(|| element.to_owned())
+}
+
+/// Says that no element has the name that stands before a handler's, or alone, if so.
+fn no_element(config: &FlatConfig, name: &str) -> Option<String> {
+    let element = name.rsplit_once('.').map_or(name, |(element, _)| element);
+    if config.find(element).is_some() {
+        return None;
+    }
+    let near = nearest(element, config.elements.iter().map(|known| known.name.as_str()))?;
+    Some(format!("no element '{element}'; did you mean '{near}'?"))
 }
 
 /// Sends rows, which may take as long as the client takes: with no lock held.

@@ -59,6 +59,8 @@ pub(super) struct Live {
     pub(super) devices: Mutex<DeviceMeter>,
     /// Ports whose device receives what the router does not see.
     pub(super) deaf: Mutex<Deaf>,
+    /// What the last look at problems found.
+    pub(super) looks: Mutex<Looks>,
     /// Of which ports it was said why Linux gets most packets.
     told_left: Mutex<BTreeSet<(String, &'static str)>>,
     /// Bytes of a packet that a frame holds.
@@ -85,6 +87,19 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// What is said to those who come too late.
 const ENDING: &str = "the router is ending";
 
+/// A look at problems every so often.
+#[derive(Default)]
+pub(super) struct Looks {
+    last: Option<Instant>,
+    /// How many there were.
+    pub(super) problems: Option<usize>,
+    /// What was not forwarded, because Linux does not forward it.
+    not_forwarded: Vec<String>,
+}
+
+/// Between two looks at problems.
+const BETWEEN_PROBLEMS: Duration = Duration::from_secs(10);
+
 impl Live {
     #[allow(clippy::too_many_arguments, reason = "made in one place, of what that has made")]
     pub(super) fn new(
@@ -98,6 +113,7 @@ impl Live {
         supervisor: Supervisor,
         signals: Signals,
         frame_bytes: usize,
+        devices: DeviceMeter,
     ) -> Arc<Live> {
         let (service, following) = mirror.unzip();
         Arc::new(Live {
@@ -111,8 +127,9 @@ impl Live {
             shared,
             began: Instant::now(),
             meter: Mutex::default(),
-            devices: Mutex::default(),
+            devices: Mutex::new(devices),
             deaf: Mutex::default(),
+            looks: Mutex::default(),
             told_left: Mutex::default(),
             frame_bytes: PoolOptions::held_bytes(frame_bytes),
             status: format!("{} runs", source.name),
@@ -237,6 +254,25 @@ impl Live {
                 );
             }
         }
+    }
+
+    /// Counts the problems for those who watch the router, and reports when Linux forwards no more.
+    pub(super) fn look_at_problems(&self) {
+        let mut looks = lock(&self.looks);
+        if self.service.is_none() || looks.last.is_some_and(|last| last.elapsed() < BETWEEN_PROBLEMS) {
+            return;
+        }
+        let is_first = looks.last.replace(Instant::now()).is_none();
+        let (Ok(problems), Ok(not_forwarded)) = aside(|| (self.problems(), self.not_forwarded())) else {
+            return;
+        };
+        // The start has reported what it found.
+        for problem in
+            not_forwarded.iter().filter(|problem| !is_first && !looks.not_forwarded.contains(problem))
+        {
+            tracing::warn!(event = "problem", "{problem}");
+        }
+        (looks.problems, looks.not_forwarded) = (Some(problems.len()), not_forwarded);
     }
 
     /// Returns the ports of which Linux got packets in the last second that the filters' backstop drops there: the port, the reason, and
@@ -403,7 +439,9 @@ impl Live {
             if !Settings::options().any(|known| known.name() == option) {
                 let right = match nearest(option, names.iter().map(String::as_str)) {
                     Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("expected one of {}", names.join(", ")),
+                    None => {
+                        format!("expected one of {}; a handler is written with --handler", names.join(", "))
+                    }
                 };
                 return Err(format!("unknown option '{option}'; {right}"));
             }
@@ -427,21 +465,27 @@ impl Live {
         let done = self.reload_settings();
         self.notify.ready(&self.status);
         match &done {
-            Ok(lines) if lines.is_empty() => tracing::info!(event = "reload", "reload: nothing changed"),
-            Ok(lines) => lines.iter().for_each(|line| tracing::info!(event = "reload", "reload: {line}")),
+            Ok((lines, warnings)) if lines.is_empty() && warnings.is_empty() => {
+                tracing::info!(event = "reload", "reload: nothing changed");
+            }
+            Ok((lines, warnings)) => {
+                lines.iter().for_each(|line| tracing::info!(event = "reload", "reload: {line}"));
+                warnings.iter().for_each(|line| tracing::warn!(event = "reload", "reload: {line}"));
+            }
             Err(error) => {
                 let reason = error.to_string();
                 tracing::error!(event = "reload", reason, "reload failed: {reason}");
             }
         }
-        done
+        done.map(|(lines, warnings)| [lines, warnings].concat())
     }
 
-    fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
+    /// Returns what was done, and warnings.
+    fn reload_settings(&self) -> Result<(Vec<String>, Vec<String>), Unanswered> {
         if let Some(script) = &self.arguments.script {
             let reload = format!("{}.reload", drop_in::LUA_ELEMENT);
             self.with_router(|router| router.write(&reload, ""))??;
-            return Ok(vec![format!("{} runs anew", script.file)]);
+            return Ok((vec![format!("{} runs anew", script.file)], Vec::new()));
         }
         let is_file = subject::is_file(&self.arguments);
         let has_file = self.arguments.options().given().any(|(_, option)| option.is_live);
@@ -451,7 +495,7 @@ impl Live {
             );
         }
         if is_file {
-            return Ok(self.reload_configuration()?);
+            return Ok((self.reload_configuration()?, Vec::new()));
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let mut new = new.map_err(|mistakes| mistakes.render(false).trim_end().to_owned())?;
@@ -478,11 +522,11 @@ impl Live {
                 } else if !option.is_live || has_none {
                     fixed.push(option.name());
                 } else if of_feature.is_none() {
-                    others.push(format!(
-                        "{} = {}",
-                        option.name(),
-                        new.value(&option.name()).unwrap_or_default()
-                    ));
+                    let name = option.name();
+                    others.push(match new.value(&name).filter(|value| !value.is_empty()) {
+                        Some(value) => format!("{name} = {value}"),
+                        None => format!("{name} has no value any more"),
+                    });
                 }
             }
             fixed.extend(changed.iter().filter(|name| *name == "port").cloned());
@@ -500,11 +544,11 @@ impl Live {
             done.extend(others);
             Ok(done)
         })?;
-        let mut done = done?;
+        let done = done?;
         *lock(&self.settings) = new.clone();
-        done.extend(beside_linux::problems(&new));
-        done.extend(self.feature_problems());
-        Ok(done)
+        let mut warnings = beside_linux::problems(&new);
+        warnings.extend(self.feature_problems());
+        Ok((done, warnings))
     }
 
     /// Reads the configuration's file again and has it take the place of the one that runs; its warnings, and what stayed. If

@@ -63,10 +63,10 @@ pub(crate) struct PortCounts {
 }
 
 impl PortCounts {
-    /// Returns why its driver's program left most of what Linux got, if it was the one that did.
+    /// Returns why its driver's program left most of what it left, if that is most of what Linux got.
     pub(super) fn left_because(&self) -> Option<&'static str> {
-        let (reason, packets) = self.left.iter().max_by_key(|(_, packets)| **packets)?;
-        (packets * 2 > self.to_linux).then_some(*reason)
+        let (left, reason) = self.all_left();
+        (left * 2 > self.to_linux).then_some(reason)
     }
 
     /// Returns how many packets its driver's program left to Linux, and why most of them.
@@ -155,9 +155,13 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
     counts
 }
 
-/// What Linux counted of the devices of ports since the router saw them first, also of those that were made anew meanwhile.
+/// What Linux counted of the devices of ports since the router began, also of those that were made anew meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct DeviceMeter(BTreeMap<String, Device>);
+pub(super) struct DeviceMeter {
+    known: BTreeMap<String, Device>,
+    /// What they had counted before the router opened a port.
+    before: Option<Devices>,
+}
 
 #[derive(Debug)]
 struct Device {
@@ -168,23 +172,43 @@ struct Device {
 }
 
 impl DeviceMeter {
+    /// Counts from what the devices have counted before.
+    pub(super) fn since(before: Option<Devices>) -> Self {
+        Self { before, ..Self::default() }
+    }
+
     /// Puts what the devices counted in the place of what workers and kernel did, and the rest of what came in to Linux.
     /// `interface` is that of a port, if others than the router send and receive by it.
     pub(super) fn complete(&mut self, counts: &mut Counts, interface: impl Fn(&str) -> Option<String>) {
         // Packets come in meanwhile: the devices have counted what the ports have.
         let Ok(devices) = Devices::read() else { return };
         for (name, port) in counts {
-            if let Some((index, now)) = interface(name).and_then(|interface| devices.of(&interface)) {
-                self.complete_port(name, port, index, now);
-            }
+            let Some(interface) = interface(name) else { continue };
+            let now = devices.of(&interface).map(|(index, now)| {
+                let before = || self.before.as_ref()?.of(&interface).filter(|(of, _)| *of == index);
+                let before = if self.known.contains_key(name) { None } else { before() };
+                (index, before.map(|(_, counts)| counts), now)
+            });
+            self.complete_port(name, port, now);
         }
     }
 
-    fn complete_port(&mut self, name: &str, port: &mut PortCounts, index: u32, now: DeviceCounts) {
+    /// Does so for a port: with the number of its interface, and what that had counted before, if it was not known, and has now. Of
+    /// one that is gone what it counted last stays.
+    fn complete_port(
+        &mut self,
+        name: &str,
+        port: &mut PortCounts,
+        now: Option<(u32, Option<DeviceCounts>, DeviceCounts)>,
+    ) {
         let mut seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
         seen.rx.packets += port.left.values().sum::<u64>();
-        let device = self.0.entry(name.to_owned()).or_insert(Device { index, last: now, since: seen });
-        device.follow(index, now);
+        if let Some((index, before, now)) = now {
+            let (last, since) = before.map_or((now, seen), |before| (before, DeviceCounts::default()));
+            let device = self.known.entry(name.to_owned()).or_insert(Device { index, last, since });
+            device.follow(index, now);
+        }
+        let Some(device) = self.known.get_mut(name) else { return };
         port.received = port.receives.then_some(device.since.rx.packets);
         // Some drivers do not count what programs redirect.
         let ways =
@@ -424,10 +448,13 @@ mod tests {
         let of_device =
             |packets| DeviceCounts { rx: DeviceTraffic { packets, bytes: 0 }, tx: DeviceTraffic::default() };
         let mut meter = DeviceMeter::default();
-        // What Linux got before the first look is in no count of the device.
-        for (left, by_workers, of_device) in
-            [(2, 1, of_device(1_000)), (3, 10, of_device(1_012)), (9, 10, of_device(1_014))]
-        {
+        // What Linux got before the first look is in no count of the device, and that of one that is gone stays.
+        for (left, by_workers, of_device) in [
+            (2, 1, Some(of_device(1_000))),
+            (3, 10, Some(of_device(1_012))),
+            (9, 10, Some(of_device(1_020))),
+            (9, 10, None),
+        ] {
             let mut port = PortCounts {
                 by_workers,
                 to_linux: left,
@@ -435,9 +462,24 @@ mod tests {
                 ..PortCounts::default()
             };
             port.rx.packets = by_workers;
-            meter.complete_port("eth1", &mut port, 7, of_device);
+            meter.complete_port("eth1", &mut port, of_device.map(|now| (7, None, now)));
             assert_eq!(port.rx.packets, port.in_kernel + port.by_workers + port.to_linux);
         }
+    }
+
+    #[test]
+    fn a_device_counts_from_before_its_port_was_opened() {
+        let rx = |packets, bytes| DeviceCounts {
+            rx: DeviceTraffic { packets, bytes },
+            tx: DeviceTraffic::default(),
+        };
+        let mut port = PortCounts { left: [("a reason", 4)].into(), to_linux: 4, ..PortCounts::default() };
+        DeviceMeter::default().complete_port(
+            "eth1",
+            &mut port,
+            Some((7, Some(rx(100, 6_400)), rx(110, 7_040))),
+        );
+        assert_eq!((port.rx.packets, port.rx.bytes, port.to_linux), (10, 640, 10));
     }
 
     #[test]

@@ -69,6 +69,7 @@ use crate::output::print;
 use crate::settings::{self, Bypass, Driver, Fail, Flags, Host, PortSettings, Settings, WorkerSettings};
 use doors::Doors;
 use live::Live;
+use meter::DeviceMeter;
 pub(crate) use privileges::{Plan, choose as choose_user};
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -340,7 +341,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             closed.retain(|port| ports::user_of(&port.name).is_none());
             if !closed.is_empty() {
                 drop_in::Guard::raise(&closed, Fail::Closed, None)?;
-                say_closed();
+                say_closed("the file has a `fail` that is not \"open\"");
             }
             return mistake
                 .map(|read| read.err().map_or(ExitCode::FAILURE, |found| settings::print_mistakes(&found)));
@@ -367,7 +368,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
     let ended = run_settings(arguments, settings, guard);
     if closes {
-        say_closed();
+        say_closed("fail = \"closed\"");
     }
     ended
 }
@@ -446,10 +447,9 @@ fn run_settings(
 }
 
 /// Reports why nothing passes any more.
-fn say_closed() {
+fn say_closed(why: &str) {
     graph::note!(
-        "brickway: nothing is forwarded from the ports until a router runs (fail = \"closed\"); `brickway doctor --fix` \
-         ends that"
+        "brickway: nothing is forwarded from the ports until a router runs ({why}); `brickway doctor --fix` ends that"
     );
 }
 
@@ -494,7 +494,8 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, plan, doors } = subject;
+    let Subject { source, flat, mirror, specs, ports, filtered, supervisor, guard, plan, doors, devices } =
+        subject;
     // Threads that end with the process keep ports open until then.
     let _cards = AtEnd(::ports::restore_cards);
     settings.ports = ports;
@@ -553,6 +554,7 @@ pub(crate) fn operate(
         supervisor,
         signals,
         data_bytes,
+        DeviceMeter::since(devices),
     );
     live.on_link_change(&control);
     let doors = doors.map_or_else(|| live.open_doors(), Ok)?;
@@ -602,6 +604,8 @@ pub(crate) fn operate(
     }
     log::end();
     live.notify.stopping();
+    let is_of_ports = arguments.script.is_none() && !subject::is_file(arguments);
+    let ports = is_of_ports.then(|| live.ports().ok()).flatten();
     let mut router = live.take_router();
     drop((server, web));
     messages.flush(LONGEST_FLUSH);
@@ -621,7 +625,11 @@ pub(crate) fn operate(
             print(&format!("{{\"lost_messages\":{lost}}}\n"));
         }
     } else if !arguments.quiet {
-        print(&summary(&flat, &stats, &live.paths()));
+        let paths = live.paths();
+        print(&match &ports {
+            Some(ports) => summary::of_ports(ports, &flat, &stats, &paths),
+            None => summary(&flat, &stats, &paths),
+        });
         if workers > 1 {
             print(&format!("\n{}", workers_table(&stats, &shares, workers).render()));
         }

@@ -10,6 +10,7 @@ use elements::devices::follow_linux::{Followed, Follows};
 use graph::graph::Registry;
 use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
+use ports::Devices;
 
 use super::RunArguments;
 use super::doors::Doors;
@@ -39,6 +40,8 @@ pub(crate) struct Subject {
     pub(crate) plan: Option<Plan>,
     /// What clients connect to, if that is open already.
     pub(crate) doors: Option<Doors>,
+    /// What Linux had counted of devices before ports were opened.
+    pub(crate) devices: Option<Devices>,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -58,6 +61,7 @@ pub(super) fn subject(
     shared: &Shared,
 ) -> Result<Option<Subject>> {
     let supervisor = Supervisor::default();
+    let devices = Devices::read().ok();
     let open = |port: &PortSettings| RouterPort::of(port, settings.workers.count, shared);
     let mut specs = arguments.ports.clone();
     if is_file(arguments) {
@@ -101,6 +105,7 @@ pub(super) fn subject(
                 guard: None,
                 plan: None,
                 doors: None,
+                devices,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
@@ -125,6 +130,7 @@ pub(super) fn subject(
             guard: None,
             plan: None,
             doors: None,
+            devices,
         }));
     }
     let script = arguments.script.as_ref();
@@ -158,6 +164,7 @@ pub(super) fn subject(
         guard: None,
         plan: None,
         doors: None,
+        devices,
     }))
 }
 

@@ -1,5 +1,6 @@
 //! What a run did, for people and for programs.
 
+use control::api::PortRow;
 use elements::devices::balance::QueueShare;
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::FlatConfig;
@@ -53,8 +54,6 @@ pub fn summary(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, P
     ]);
     let cycles_in_all: f64 =
         stats.iter().flat_map(|copy| &copy.elements).map(|element| element.cycles).sum::<f64>().max(1.0);
-    let mut drops = Table::new(&[("dropped", Align::Right), ("by", Align::Left), ("reason", Align::Left)]);
-    let mut dropped = false;
     for (index, flat) in config.elements.iter().enumerate() {
         let of_copies = || stats.iter().filter_map(|copy| copy.elements.get(index));
         let packets: u64 = of_copies().map(|element| element.packets).sum();
@@ -70,34 +69,69 @@ pub fn summary(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, P
                 format!("{:.1}%", cycles / cycles_in_all * 100.0),
             ]);
         }
-        let mut reasons: Vec<(&str, u64)> = Vec::new();
-        for (reason, count) in of_copies().flat_map(|element| &element.drops) {
-            match reasons.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, total)) => *total += count,
-                None => reasons.push((reason, *count)),
-            }
-        }
-        for (reason, count) in reasons {
-            dropped = true;
-            drops.row([thousands(count), flat.name.clone(), reason.to_owned()]);
-        }
     }
-    for (port, path) in in_kernel {
-        for (reason, count) in path.losses.by_reason().into_iter().filter(|(_, count)| *count > 0) {
-            dropped = true;
-            drops.row([thousands(count), port.clone(), reason.to_owned()]);
-        }
-    }
-    let mut text = table.render();
-    if dropped {
-        text.push('\n');
-        text.push_str(&drops.render());
-    }
+    let mut text = table.render() + &drops(config, stats, in_kernel);
     let forwarded: u64 = in_kernel.iter().map(|(_, path)| path.traffic.rx_packets).sum();
     if forwarded > 0 {
         text.push_str(&format!("\n{} packets were forwarded in the kernel\n", thousands(forwarded)));
     }
     text
+}
+
+/// Describes what each port did, and what was dropped.
+pub(super) fn of_ports(
+    rows: &[PortRow],
+    config: &FlatConfig,
+    stats: &[CopyStats],
+    in_kernel: &[(String, Path)],
+) -> String {
+    let mut table = Table::new(&[
+        ("port", Align::Left),
+        ("received", Align::Right),
+        ("sent", Align::Right),
+        ("dropped", Align::Right),
+        ("in the kernel", Align::Right),
+        ("by workers", Align::Right),
+        ("by Linux", Align::Right),
+    ]);
+    for row in rows {
+        table.row([
+            row.name.clone(),
+            thousands(row.rx.packets),
+            thousands(row.tx.packets),
+            thousands(row.rx.dropped + row.tx.dropped),
+            thousands(row.in_kernel),
+            thousands(row.by_workers),
+            thousands(row.to_linux),
+        ]);
+    }
+    table.render() + &drops(config, stats, in_kernel)
+}
+
+/// A table of what was dropped, below an empty line; nothing if nothing was.
+fn drops(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> String {
+    let mut table = Table::new(&[("dropped", Align::Right), ("by", Align::Left), ("reason", Align::Left)]);
+    let mut is_empty = true;
+    let mut row = |count: u64, by: &str, reason: &str| {
+        is_empty = false;
+        table.row([thousands(count), by.to_owned(), reason.to_owned()]);
+    };
+    for (index, flat) in config.elements.iter().enumerate() {
+        let of_copies = stats.iter().filter_map(|copy| copy.elements.get(index));
+        let mut reasons: Vec<(&str, u64)> = Vec::new();
+        for (reason, count) in of_copies.flat_map(|element| &element.drops) {
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, total)) => *total += count,
+                None => reasons.push((reason, *count)),
+            }
+        }
+        reasons.into_iter().for_each(|(reason, count)| row(count, &flat.name, reason));
+    }
+    for (port, path) in in_kernel {
+        let losses = path.losses.by_reason().into_iter().filter(|(_, count)| *count > 0);
+        losses.for_each(|(reason, count)| row(count, port, reason));
+    }
+    if is_empty { String::new() } else { format!("\n{}", table.render()) }
 }
 
 /// The share of each worker and queue: busy, packets received by its queues, and how many buckets it processes.

@@ -73,6 +73,7 @@ fn watch_until_end(
         }
         live.follow();
         live.measure();
+        live.look_at_problems();
         if live.signals.take_hang_up() {
             let live = live.clone();
             tracing::info!(event = "reload", "reload: asked for by SIGHUP");

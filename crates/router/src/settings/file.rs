@@ -142,7 +142,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             ipfix: root.options("ipfix", ipfix::Settings::read),
             follows_ipsec: false,
         };
-        let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
+        let mut ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
+        // One that is there twice is reported as that.
+        let mut names = HashSet::new();
+        ports.retain(|port| names.insert(*port));
         for feature in settings.features.all().into_iter().filter(|_| !ports.is_empty()) {
             let section = feature.options().first().map_or("", |option| option.section);
             feature.mistakes(&ports).iter().for_each(|mistake| root.mistake_in(section, mistake));

@@ -302,15 +302,16 @@ impl What {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway set workers.balance false
-  brickway set --handler counter.reset ''
+  brickway set --handler counter.reset
 
 Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct SetArguments {
     /// A setting by its name in the settings file, as workers.balance; with --handler ELEMENT.HANDLER
     #[arg(add = ArgValueCandidates::new(completion::live_settings))]
     name: String,
-    /// Its value
-    value: String,
+    /// Its value; a handler may have none
+    #[arg(required_unless_present = "handler")]
+    value: Option<String>,
     /// Write a handler of an element
     #[arg(long)]
     handler: bool,
@@ -360,7 +361,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
 }
 
 pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode> {
-    let (name, value) = (arguments.name.clone(), arguments.value.clone());
+    let (name, value) = (arguments.name.clone(), arguments.value.clone().unwrap_or_default());
     let action = match arguments.handler {
         true => Action::Write { handler: name, value },
         false => Action::Set { option: name, value },

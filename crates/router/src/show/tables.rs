@@ -192,7 +192,7 @@ fn nothing(show: &Show) -> &'static str {
         Show::Queues(_) => "no queues",
         Show::Drops(_) => "no packets dropped",
         Show::Punts(_) => "no packets punted",
-        Show::Problems(_) => "nothing is left to Linux for want of support",
+        Show::Problems(_) => "no problems",
         Show::Handlers(_) => "no handlers",
         _ => "",
     }
@@ -268,12 +268,14 @@ fn ports(rows: Rows<'_>) -> Result<()> {
             0 => "-".to_owned(),
             _ => format!("{:.1} %", packets as f64 * 100.0 / all as f64),
         };
+        // Not of a few among many.
+        let is_share = row.to_linux * 1_000 >= all;
         ways.row([
             name.clone(),
             share(row.in_kernel),
             share(row.by_workers),
             share(row.to_linux),
-            row.left_because.clone(),
+            if is_share { row.left_because.clone() } else { String::new() },
         ]);
         let link = link_state(&row);
         let above = row.above.iter().map(|above| format!("below {above}"));

@@ -76,6 +76,7 @@ pub(super) fn sample(second: u64, packets: u64) -> Sample {
             namespace: 4_026_531_840,
             uptime_seconds: 90_000.0 + second as f64,
             drift: None,
+            problems: None,
             workers: 2,
             tables: Vec::new(),
             next_hops: None,

@@ -232,6 +232,10 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
         let labels = [("table", number.as_str()), ("family", family.as_str()), ("kind", table.kind.as_str())];
         all.add("brickway_routes", "Routes in a forwarding table.", table.routes as f64, &labels);
     }
+    if let Some(problems) = system.problems {
+        let help = "What `brickway show problems` lists, looked at every 10 seconds.";
+        all.add("brickway_problems", help, problems as f64, &[]);
+    }
     if let Some((used, most)) = system.next_hops {
         all.add("brickway_next_hops", "Next hops in use.", used as f64, &[]);
         all.add("brickway_next_hops_limit", "The most next hops that there may be.", most as f64, &[]);

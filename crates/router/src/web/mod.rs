@@ -70,6 +70,8 @@ const ANSWERS: usize = 4;
 const EVENTS: usize = 16;
 /// The time in which a request's head has to come, a TLS handshake has to be done, and a client has to take something.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries to have an address that somebody else has.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// What all requests share.
 #[derive(Clone)]
@@ -101,10 +103,16 @@ pub(crate) struct Listeners {
 /// A listener.
 struct Opened {
     kind: Kind,
-    listener: StdListener,
+    place: Place,
     guard: Guard,
-    /// For people.
-    address: String,
+}
+
+/// Where it listens.
+enum Place {
+    /// There, with the address for people.
+    Had(StdListener, String),
+    /// Nowhere yet: somebody else has the address. It is tried again, as any user of the machine may have it.
+    Taken(SocketAddr),
 }
 
 /// What a listener serves.
@@ -119,7 +127,7 @@ impl Listeners {
     /// Listens where the settings say.
     ///
     /// # Errors
-    /// An address cannot be had, or a file of the guard cannot be used.
+    /// An address cannot be had, and not because somebody has it; or a file of the guard cannot be used.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners> {
         let doors = [
             (Kind::Metrics, "metrics", "/metrics", settings.metrics.door()),
@@ -129,10 +137,23 @@ impl Listeners {
         let opened = wanted.map(|(kind, name, path, door)| {
             let explain = || format!("[{name}] listen = \"{}\"", door.listen);
             let guard = Guard::new(&door).with_context(|| format!("[{name}]"))?;
-            let listener = listen(door.listen).with_context(explain)?;
-            let scheme = if door.tls.is_some() { "https" } else { "http" };
-            let address = listener.local_addr().with_context(explain)?;
-            Ok(Opened { kind, listener, guard, address: format!("{name}: {scheme}://{address}{path}") })
+            let place = match listen(door.listen) {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    tracing::warn!(
+                        "{}: another program has this address; it is tried again every {} s",
+                        explain(),
+                        RETRY.as_secs()
+                    );
+                    Place::Taken(door.listen)
+                }
+                listener => {
+                    let listener = listener.with_context(explain)?;
+                    let scheme = if door.tls.is_some() { "https" } else { "http" };
+                    let address = listener.local_addr().with_context(explain)?;
+                    Place::Had(listener, format!("{name}: {scheme}://{address}{path}"))
+                }
+            };
+            Ok(Opened { kind, place, guard })
         });
         Ok(Listeners { opened: opened.collect::<Result<_>>()?, flows: settings.web.flows })
     }
@@ -169,12 +190,16 @@ impl Web {
                 .route("/api/v1/openapi.json", get(openapi::openapi))
                 .route("/api/v1/{what}", get(api::show)),
         );
-        let addresses = opened.iter().map(|opened| opened.address.clone()).collect();
+        let addresses = opened.iter().filter_map(|opened| match &opened.place {
+            Place::Had(_, address) => Some(address.clone()),
+            Place::Taken(_) => None,
+        });
+        let addresses = addresses.collect();
         let served = opened.into_iter().map(|opened| {
             let routes = if opened.kind == Kind::Metrics { &metrics } else { &page };
-            (opened.listener, opened.guard, routes.clone().with_state(site.clone()))
+            (opened.place, opened.guard, routes.clone().with_state(site.clone()))
         });
-        let served: Vec<(StdListener, Guard, Router)> = served.collect();
+        let served: Vec<(Place, Guard, Router)> = served.collect();
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -209,11 +234,24 @@ fn listen(address: SocketAddr) -> std::io::Result<StdListener> {
 }
 
 /// Serves until it is stopped.
-async fn serve(served: Vec<(StdListener, Guard, Router)>, stopped: oneshot::Receiver<()>, pulse: &Pulse) {
-    for (listener, guard, routes) in served {
-        match TcpListener::from_std(listener) {
-            Ok(listener) => drop(tokio::spawn(accept(listener, Arc::new(guard), routes))),
-            Err(error) => tracing::warn!("web: {error}"),
+async fn serve(served: Vec<(Place, Guard, Router)>, stopped: oneshot::Receiver<()>, pulse: &Pulse) {
+    for (place, guard, routes) in served {
+        let guard = Arc::new(guard);
+        match place {
+            Place::Had(listener, _) => match TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::spawn(accept(listener, guard, routes))),
+                Err(error) => tracing::warn!("web: {error}"),
+            },
+            Place::Taken(address) => drop(tokio::spawn(async move {
+                let listener = loop {
+                    tokio::time::sleep(RETRY).await;
+                    if let Ok(listener) = listen(address).and_then(TcpListener::from_std) {
+                        break listener;
+                    }
+                };
+                tracing::info!("web: {address} is free now, and served");
+                accept(listener, guard, routes).await;
+            })),
         }
     }
     let mut stopped = std::pin::pin!(stopped);

@@ -171,7 +171,7 @@ pub enum PlanError {
         fastest: String,
     },
     /// The ports do not divide.
-    #[error("{ports} ports, {each} on each server: possible are {below} and {above}")]
+    #[error("{ports} ports, {each} on each server: possible {}", possible(*below, *above))]
     Indivisible {
         /// N.
         ports: u32,
@@ -198,6 +198,10 @@ pub enum PlanError {
         /// How many servers there are.
         servers: u32,
     },
+}
+
+fn possible(below: u32, above: u32) -> String {
+    if below == 0 { format!("is {above}") } else { format!("are {below} and {above}") }
 }
 
 /// More routers than anyone has ports for.

@@ -18,6 +18,8 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
+        // As a cluster's file has them.
+        let text = text.strip_suffix("bps").unwrap_or(text);
         let unit = UNITS.iter().find(|(letter, _)| text.ends_with(*letter));
         let (digits, factor) = unit.map_or((text, 1.0), |(_, factor)| (&text[..text.len() - 1], *factor));
         match digits.parse::<f64>() {

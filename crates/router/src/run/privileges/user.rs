@@ -116,6 +116,7 @@ fn reason_to_stay(
     Ok(match tried {
         Ok(None) => None,
         Ok(Some((path, closed, error))) => {
+            let path = std::path::absolute(&path).unwrap_or(path);
             let (path, group) = (path.display(), group_name(account.group));
             let reason = format!("user '{name}' cannot open '{path}', which a reload opens: {error}");
             Some(StaysRoot::for_reason(reason).expecting(match closed.as_deref().map(Path::display) {
@@ -133,6 +134,7 @@ fn reason_to_stay(
 
 /// Returns the first folder on the way to a file that this thread may not enter.
 fn closed_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
     let may_enter = |folder: &Path| {
         let itself = folder.join(".").metadata();
         !matches!(itself, Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
