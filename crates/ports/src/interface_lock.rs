@@ -4,7 +4,7 @@
 //! Every user may take such a name. So a lock counts only if its socket is root's, our own user's, or that of a process that may
 //! have ports at all (NET_ADMIN). The kernel says whose a socket is (sock_diag(7)), also of one that does not listen or whose
 //! queue is full. While a stranger has the name, the lock is a socket whose name nobody can foresee: the word, and a random number
-//! behind it. Of those, the kernel's list has root's and our own user's.
+//! behind it, which the kernel's list of sockets has.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -109,7 +109,9 @@ impl InterfaceLock {
         let begin = Instant::now();
         loop {
             if let Some(socket) = Self::try_take(&address).map_err(failed)? {
-                Self::others_aside(what).map_or(Ok(()), |other| Err(in_use(other)))?;
+                if let Some(other) = Self::others_aside(what, None) {
+                    return Err(in_use(other));
+                }
                 return Ok(Self { _claim: claim, _socket: Some(socket), _aside: None });
             }
             match Self::holder(&address) {
@@ -117,45 +119,63 @@ impl InterfaceLock {
                 // now seems to be ours still.
                 Holder::Process(process)
                     if process == rustix::process::getpid() && begin.elapsed() < LONGEST_FORK => {}
-                Holder::Process(process) => {
-                    return Err(in_use(format!("process {}", process.as_raw_nonzero())));
-                }
+                Holder::Process(process) => return Err(in_use(by_number(process))),
                 Holder::Unknown if begin.elapsed() < LONGEST_FORK => {}
                 Holder::Nobody if begin.elapsed() < LONGEST_GONE => {}
                 Holder::Unknown | Holder::Somebody => return Err(in_use("another process".to_owned())),
                 Holder::Nobody | Holder::Stranger => {
-                    Self::others_aside(what).map_or(Ok(()), |other| Err(in_use(other)))?;
-                    let number = RandomState::new().hash_one(begin);
-                    let address =
-                        SocketAddrUnix::new_abstract_name(format!("{what}/{number:016x}").as_bytes());
-                    let aside = address.and_then(|address| Self::try_take(&address)).map_err(failed)?;
-                    return Ok(Self { _claim: claim, _socket: None, _aside: aside });
+                    let aside = Self::take_aside(what).map_err(failed)?.map_err(in_use)?;
+                    return Ok(Self { _claim: claim, _socket: None, _aside: Some(aside) });
                 }
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// The process that has a lock with a random name behind this word.
-    fn holder_aside(what: &str) -> Option<Pid> {
-        let trusted = [0, rustix::process::geteuid().as_raw()];
-        let (mut names, begin) = (Vec::new(), format!("{what}/"));
-        let listed = each_socket(|name, owner| {
-            if trusted.contains(&owner) && name.starts_with(begin.as_bytes()) {
-                names.push(name.to_vec());
-            }
-        });
-        let holder = |name: &Vec<u8>| match Self::holder(&SocketAddrUnix::new_abstract_name(name).ok()?) {
-            Holder::Process(process) => Some(process),
+    /// Takes the lock under a name that nobody foresees; the inner error is for people: who has one already.
+    fn take_aside(what: &str) -> Result<Result<OwnedFd, String>, Errno> {
+        if let Some(other) = Self::others_aside(what, None) {
+            return Ok(Err(other));
+        }
+        let number = RandomState::new().hash_one(std::process::id());
+        let address = SocketAddrUnix::new_abstract_name(format!("{what}/{number:016x}").as_bytes())?;
+        let aside = Self::try_take(&address)?.ok_or(Errno::ADDRINUSE)?;
+        // Of two that come at once the older process has it.
+        let own = began(rustix::process::getpid());
+        let others = Self::others_aside(what, own);
+        let first = match Self::holder(&SocketAddrUnix::new_abstract_name(what.as_bytes())?) {
+            Holder::Process(process) if process != rustix::process::getpid() => Some(by_number(process)),
             _ => None,
         };
-        listed.ok().and_then(|()| names.iter().find_map(holder))
+        Ok(first.or(others).map_or(Ok(aside), Err))
     }
 
-    /// The same for people, unless it is this process: its claims are known.
-    fn others_aside(what: &str) -> Option<String> {
-        let other = Self::holder_aside(what).filter(|process| *process != rustix::process::getpid())?;
-        Some(format!("process {}", other.as_raw_nonzero()))
+    /// Who has locks with random names behind this word.
+    fn holders_aside(what: &str) -> Vec<Holder> {
+        let (mut names, begin) = (Vec::new(), format!("{what}/"));
+        let listed = each_socket(|name, owner| {
+            if name.starts_with(begin.as_bytes()) {
+                names.push((name.to_vec(), owner));
+            }
+        });
+        let holder = |(name, owner): &(Vec<u8>, u32)| {
+            SocketAddrUnix::new_abstract_name(name)
+                .map_or(Holder::Nobody, |address| Self::holder_of(&address, *owner))
+        };
+        listed.map_or_else(|_| Vec::new(), |()| names.iter().map(holder).collect())
+    }
+
+    /// Another process that has one, for people, if it began before a moment; claims of this process are known.
+    fn others_aside(what: &str, before: Option<u64>) -> Option<String> {
+        Self::holders_aside(what).into_iter().find_map(|holder| match holder {
+            Holder::Process(process) if process == rustix::process::getpid() => None,
+            Holder::Process(process) => {
+                let is_older = before.is_none_or(|before| began(process).is_none_or(|began| began <= before));
+                is_older.then(|| by_number(process))
+            }
+            Holder::Unknown | Holder::Somebody => Some("another process".to_owned()),
+            Holder::Nobody | Holder::Stranger => None,
+        })
     }
 
     fn word_of_name(interface: &str) -> String {
@@ -180,16 +200,17 @@ impl InterfaceLock {
     }
 
     fn holder(address: &SocketAddrUnix) -> Holder {
-        let peer = unix_socket().and_then(|probe| {
-            rustix::net::connect(&probe, address)?;
-            rustix::net::sockopt::socket_peercred(&probe)
-        });
-        let owner = match owner(address) {
-            Ok(Some(user)) => user,
-            Ok(None) => return Holder::Nobody,
+        match owner(address) {
+            Ok(Some(user)) => Self::holder_of(address, user),
+            Ok(None) => Holder::Nobody,
             // Of a kernel without sock_diag for unix sockets.
-            Err(_) => peer.as_ref().map_or(0, |peer| peer.uid.as_raw()),
-        };
+            Err(_) => Self::holder_of(address, peer_of(address).map_or(0, |peer| peer.uid.as_raw())),
+        }
+    }
+
+    /// The same of a socket that is this user's.
+    fn holder_of(address: &SocketAddrUnix, owner: u32) -> Holder {
+        let peer = peer_of(address);
         let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&owner);
         match peer {
             Ok(peer) if is_trusted || peer.uid.as_raw() == owner && may_have_ports(peer.pid, owner) => {
@@ -208,13 +229,35 @@ pub fn user_of(interface: &str) -> Option<i32> {
     let words = index.map(InterfaceLock::word_of_index).into_iter();
     let mut users = words.chain([InterfaceLock::word_of_name(interface)]).filter_map(|word| {
         let address = SocketAddrUnix::new_abstract_name(word.as_bytes()).ok()?;
-        let process = match InterfaceLock::holder(&address) {
-            Holder::Process(process) => process,
-            _ => InterfaceLock::holder_aside(&word)?,
-        };
-        Some(process.as_raw_nonzero().get())
+        let aside = || InterfaceLock::holders_aside(&word);
+        let holders = std::iter::once_with(|| InterfaceLock::holder(&address))
+            .chain(std::iter::once_with(aside).flatten());
+        let mut processes = holders.filter_map(|holder| match holder {
+            Holder::Process(process) => Some(process.as_raw_nonzero().get()),
+            _ => None,
+        });
+        processes.next()
     });
     users.next()
+}
+
+/// Who listens at an address.
+fn peer_of(address: &SocketAddrUnix) -> Result<rustix::net::UCred, Errno> {
+    let probe = unix_socket()?;
+    rustix::net::connect(&probe, address)?;
+    rustix::net::sockopt::socket_peercred(&probe)
+}
+
+/// A process, for people.
+fn by_number(process: Pid) -> String {
+    format!("process {}", process.as_raw_nonzero())
+}
+
+/// When a process began, in ticks since the machine did (proc_pid_stat(5), field 22).
+fn began(process: Pid) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    // The name, in brackets, may have spaces.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn unix_socket() -> Result<OwnedFd, Errno> {
@@ -350,7 +393,11 @@ mod tests {
                 let lock = InterfaceLock::of_name("left").unwrap();
                 // Nor hides one from another router.
                 assert_eq!(user_of("left"), Some(std::process::id() as i32), "{what}");
-                assert_eq!(InterfaceLock::holder_aside(&word), Some(rustix::process::getpid()), "{what}");
+                assert_eq!(
+                    InterfaceLock::holders_aside(&word),
+                    [Holder::Process(rustix::process::getpid())],
+                    "{what}"
+                );
                 drop(lock);
                 drop(sockets);
                 // Children that other tests fork hold copies of the sockets until their exec.

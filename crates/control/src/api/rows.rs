@@ -377,7 +377,7 @@ pub struct SystemRow {
     /// What the checks of the forwarding tables have found; none before the first one.
     #[serde(default)]
     pub drift: Option<DriftChecks>,
-    /// How many problems there were at the last look, every 10 seconds; none where the router has nothing of Linux.
+    /// How many problems there were at the last look, every 30 seconds; none where the router has nothing of Linux.
     #[serde(default)]
     pub problems: Option<usize>,
     /// Threads that move packets, without the slow thread.

@@ -127,7 +127,9 @@ impl Counters {
 /// Listens for zebra, in the network namespace of the thread that opened it. Poll [`Server::fd`], then call
 /// [`Server::receive`]; drop it to stop. Who does not call it slows zebra down, and loses nothing.
 pub struct Server {
-    listener: TcpListener,
+    address: SocketAddr,
+    /// None while another program has the address.
+    listener: Option<TcpListener>,
     readiness: Readiness,
     quiet: Duration,
     greeting: Duration,
@@ -136,7 +138,7 @@ pub struct Server {
     peer: Option<Peer>,
     /// The newest connection, while there is a peer and it has said nothing.
     silent: Option<Silent>,
-    /// When connections are accepted again, while they are not.
+    /// When connections are accepted again, while they are not, or the address is tried again.
     accepts_at: Option<Instant>,
     stream: Stream,
     connections: u64,
@@ -158,7 +160,7 @@ struct Silent {
 }
 
 impl Server {
-    /// Listens.
+    /// Listens, or does so later where another program has the address.
     pub fn open(options: &ServerOptions) -> io::Result<Server> {
         let address = options.address;
         let users = match &options.peers {
@@ -176,13 +178,22 @@ impl Server {
                 Some(names.iter().map(number).collect::<io::Result<Vec<u32>>>()?)
             }
         };
-        let listener = TcpListener::bind(address).map_err(|error| {
-            io::Error::new(error.kind(), format!("listening for FRR (FPM) on {address}: {error}"))
-        })?;
-        listener.set_nonblocking(true)?;
-        let readiness = Readiness::new()?;
-        readiness.watch(&listener)?;
+        let listener = listen(address)?;
+        let mut readiness = Readiness::new()?;
+        let mut accepts_at = None;
+        match &listener {
+            Some(listener) => readiness.watch(listener)?,
+            None => {
+                accepts_at = Some(Instant::now() + PAUSE);
+                readiness.wake_at(accepts_at)?;
+                tracing::warn!(
+                    event = "fpm",
+                    "FPM: another program has {address}; it is tried again every second"
+                );
+            }
+        }
         Ok(Server {
+            address,
             listener,
             readiness,
             quiet: options.quiet,
@@ -190,7 +201,7 @@ impl Server {
             users,
             peer: None,
             silent: None,
-            accepts_at: None,
+            accepts_at,
             stream: Stream::default(),
             connections: 0,
             refused: Reasons::default(),
@@ -205,7 +216,7 @@ impl Server {
 
     /// Where it listens.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.as_ref().map_or(Ok(self.address), TcpListener::local_addr)
     }
 
     /// Whether zebra is connected.
@@ -248,12 +259,21 @@ impl Server {
     fn accept_or_pause(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
         match self.accepts_at {
             Some(moment) if Instant::now() < moment => return Ok(()),
-            Some(_) => self.readiness.watch(&self.listener)?,
+            Some(_) => {
+                if self.listener.is_none() {
+                    self.accepts_at = Some(Instant::now() + PAUSE);
+                    self.listener = listen(self.address)?;
+                    let Some(_) = &self.listener else { return Ok(()) };
+                    tracing::info!(event = "fpm", "FPM: {} is free now, and listened at", self.address);
+                }
+                self.listener.iter().try_for_each(|listener| self.readiness.watch(listener))?;
+            }
             None => {}
         }
         self.accepts_at = None;
         self.accept(sink).inspect_err(|_| {
-            if self.readiness.forget(&self.listener).is_ok() {
+            let listener = self.listener.iter();
+            if listener.map(|listener| self.readiness.forget(listener)).all(|done| done.is_ok()) {
                 self.accepts_at = Some(Instant::now() + PAUSE);
             }
         })
@@ -261,7 +281,8 @@ impl Server {
 
     fn accept(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
         for _ in 0..ACCEPTS_PER_CALL {
-            let (socket, address) = match self.listener.accept() {
+            let Some(listener) = &self.listener else { return Ok(()) };
+            let (socket, address) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) if is_nothing(&error) => return Ok(()),
@@ -365,6 +386,18 @@ impl Server {
 /// Why the newest connection did not become the peer.
 const SAID_NOTHING: &str = "said nothing";
 
+/// Listens; `None` if another program has the address, as any user's may.
+fn listen(address: SocketAddr) -> io::Result<Option<TcpListener>> {
+    let listener = match TcpListener::bind(address) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => return Ok(None),
+        listener => listener.map_err(|error| {
+            io::Error::new(error.kind(), format!("listening for FRR (FPM) on {address}: {error}"))
+        })?,
+    };
+    listener.set_nonblocking(true)?;
+    Ok(Some(listener))
+}
+
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -380,7 +413,7 @@ mod tests {
     fn after_an_error_of_the_system_nobody_is_accepted_for_a_while() {
         let address = "127.0.0.1:0".parse().unwrap();
         let mut server = Server::open(&ServerOptions::new(address)).unwrap();
-        rustix::net::shutdown(&server.listener, rustix::net::Shutdown::Both).unwrap();
+        rustix::net::shutdown(server.listener.as_ref().unwrap(), rustix::net::Shutdown::Both).unwrap();
         for _ in 0..2 {
             let begin = Instant::now();
             assert!(server.receive(&mut |_| {}).is_err());

@@ -219,6 +219,26 @@ fn one_peer_at_a_time_and_every_end_has_its_reason() {
 }
 
 #[test]
+fn an_address_that_another_program_has_is_listened_at_later() {
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap();
+    let mut listener = Listener::with(&ServerOptions::new(address));
+    drop(stranger);
+    let zebra = std::thread::spawn(move || {
+        let begin = Instant::now();
+        loop {
+            match TcpStream::connect(address) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(begin.elapsed() < Duration::from_secs(60), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    listener.until("zebra", |events| matches!(events, [Event::Connected(_)]));
+    drop(zebra.join().unwrap());
+}
+
+#[test]
 fn a_connection_that_says_nothing_is_closed_and_takes_nobody_s_place() {
     let address = "127.0.0.1:0".parse().unwrap();
     let greeting = Duration::from_millis(50);

@@ -235,6 +235,9 @@ impl Mirror {
         let is_best = routes_first::<A>(self, table, key).is_some_and(|best| best == *key);
         // Linux chooses among all routes to such a prefix.
         let is_linuxs = self.tables.peculiar.contains(table, key.prefix());
+        // Nor is what is to a link's own addresses forwarded.
+        let is_of_link =
+            matches!(key.prefix().addr(), IpAddr::V6(address) if address.is_unicast_link_local());
         let as_installed = |own| if is_linuxs { PUNT } else { own };
         let is_installed = installed.is_some()
             && (installed == self.next_hop_of(key, stored).map(as_installed)
@@ -246,7 +249,7 @@ impl Mirror {
             protocol: stored.protocol,
             hops: target.key.hops.clone(),
             paths,
-            next_hop: as_installed(target.value.index),
+            next_hop: if is_of_link { PUNT } else { as_installed(target.value.index) },
             is_in_force: is_best && is_installed,
         }
     }

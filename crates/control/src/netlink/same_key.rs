@@ -307,8 +307,9 @@ impl Several {
             !is_of_link && route.preference == best.preference && interface(route) != interface(best)
         };
         let all = || std::iter::once(first).chain(&self.behind);
-        let is_certain =
-            self.behind.is_empty() || all().all(|route| is_clear(route) && !depends_on_input(route));
+        let is_certain = self.behind.is_empty()
+            || is_of_link
+            || all().all(|route| is_clear(route) && !depends_on_input(route));
         let only_linux =
             if is_certain { all().find_map(|route| route.only_linux) } else { Some(OnlyLinux::Choice) };
         Some(Route { only_linux, ..best.clone() })
@@ -558,6 +559,15 @@ mod tests {
             let Some(Change::Route(elected)) = same.dumped(high.clone()) else { panic!("a route") };
             assert_eq!(elected.only_linux, Some(OnlyLinux::Choice));
         }
+        // Of a link's own addresses it is nobody's question.
+        same.dump_begins(Part::Routes6);
+        let of_link = |index, is_down| Route {
+            hops: Hops::Paths(vec![Path { index, is_down, ..paths(&low)[0] }]),
+            ..route("fe80::/64", &["fe80::1"])
+        };
+        same.dumped(of_link(1, false));
+        let Some(Change::Route(elected)) = same.dumped(of_link(2, true)) else { panic!("a route") };
+        assert_eq!(elected.only_linux, None);
         // What one of them has that only Linux obeys, makes all of them Linux's.
         same.dump_begins(Part::Routes6);
         same.dumped(Route { only_linux: Some(OnlyLinux::Attribute(99)), ..low.clone() });

@@ -165,10 +165,7 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         let (expr, end) = self.expr(first);
-        // What the first mistake leads to would be told as well.
-        self.errors.truncate(1);
-        // A mistake before it has the parser stop early.
-        if let Some(word) = self.word(end).filter(|_| self.errors.is_empty()).map(excerpt) {
+        if let Some(word) = self.word(end).map(excerpt) {
             self.errors.push(format!("garbage after expression at '{word}'"));
         }
         expr
@@ -214,10 +211,9 @@ impl<'a> Parser<'a> {
         let mut parts = Vec::new();
         let mut required = true;
         loop {
-            let mistakes = self.errors.len();
             let (part, end) = self.factor(at);
             if end == at {
-                if required && self.errors.len() == mistakes {
+                if required {
                     self.errors.push("missing expression".into());
                 }
                 return (Expr::all_of(parts), at);
@@ -236,13 +232,14 @@ impl<'a> Parser<'a> {
             at += 1;
         }
         let (expr, end) = if self.is(at, &["("]) {
-            if self.word(at + 1).is_none_or(|word| word == ")") {
+            let (expr, mut end) = self.expr(at + 1);
+            let empty = end == at + 1;
+            if empty {
                 self.errors.push("missing expression after '('".into());
             }
-            let (expr, mut end) = self.expr(at + 1);
             if self.is(end, &[")"]) {
                 end += 1;
-            } else if end > at + 1 {
+            } else if !empty {
                 self.errors.push("missing ')'".into());
             }
             (expr, end)

@@ -281,7 +281,7 @@ const KEY_FILE: &str = "cluster.key";
 /// Writes the cluster's file and a key, and returns where the former is.
 fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<PathBuf> {
     if plan.interconnect == Interconnect::None {
-        bail!("one server is no cluster; run it with `brickway run`");
+        bail!("one server is not a cluster; run it with `brickway run`");
     }
     let Some(shape) = plan.shape.as_ref().filter(|_| plan.problem.is_none()) else {
         bail!(

@@ -68,7 +68,6 @@ mod tx;
 use packet::sync::lock;
 use std::io;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -310,16 +309,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens sockets on those of some hardware queues that are `worker`'s.
-    fn open_later(&self, worker: usize, queues: Range<usize>, pool: &Pool) -> Result<Vec<ReceiveHalf>, PortError> {
-        let mut attached = lock(&self.attached);
-        let queues = queues.filter(|queue| queue % self.halves.len() == worker);
-        let opened = queues.map(|queue| {
-            let Opened { socket, fill, receive, .. } =
-                self.open_socket(&mut attached, queue as u32, false, pool)?;
-            Ok(ReceiveHalf { queue: queue as u32, socket, fill, receive })
-        });
-        opened.collect()
+    /// Opens a socket on a hardware queue that came later, as those are that there are. The lock is not held meanwhile: a driver may
+    /// take its time.
+    fn open_later(&self, queue: usize, pool: &Pool) -> Result<ReceiveHalf, PortError> {
+        let attached = lock(&self.attached);
+        let (place, zerocopy) = ((attached.index, queue as u32), attached.zerocopy == Some(true));
+        drop(attached);
+        let Options { slots, busy_poll, .. } = self.options;
+        let options = SocketOptions { slots, zerocopy, busy_poll, transmit: false };
+        let opened = Socket::open(pool.memory(), pool.chunk_bytes(), place, &options);
+        let Opened { socket, fill, receive, .. } =
+            opened.map_err(|(action, error)| self.socket_error(queue as u32, action, error))?;
+        Ok(ReceiveHalf { queue: queue as u32, socket, fill, receive })
     }
 
     fn open_socket(
@@ -772,16 +773,18 @@ impl Port for AfXdpPort {
         let shared = &self.shared;
         let active = probe::active_queues(&shared.claim.interface.kernel_name()).unwrap_or_default();
         let queues = active.min(shared.options.queues);
-        if !shared.has_begun() || queues <= shared.queues() {
+        let interface = &shared.claim.interface;
+        if !shared.has_begun() || queues <= shared.queues() || !interface.is_up().unwrap_or(false) {
             return Ok(None);
         }
+        // Where the program cannot be attached anew, that is told once; a port that sees nothing is opened anew.
+        shared.queues.store(queues, Ordering::Relaxed);
         let mut attached = lock(&shared.attached);
         // veth_enable_range_safe() leaves new queues without the program.
         if attached.is_veth {
             let mode = attached.mode;
             shared.attach_again(&mut attached, mode)?;
         }
-        shared.queues.store(queues, Ordering::Relaxed);
         Ok(Some(queues))
     }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet, PacketType, Pool};
@@ -21,6 +21,9 @@ use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
 /// What fails where a program does not take a socket.
 const GIVING: &str = "giving the queue's packets to the socket";
 
+/// Between two tries to open a socket on a hardware queue that came later.
+const BETWEEN_TRIES: Duration = Duration::from_secs(10);
+
 /// A receive queue.
 pub(super) struct AfXdpRx {
     shared: Arc<Shared>,
@@ -29,8 +32,8 @@ pub(super) struct AfXdpRx {
     generation: u64,
     /// Empty while the interface is gone.
     sockets: Vec<Receiver>,
-    /// Hardware queues that the port had when they were opened.
-    queues: usize,
+    /// When a hardware queue that came later may be tried again.
+    next_try: Instant,
     /// The socket that is asked first next time.
     first: usize,
     /// Chunks that the kernel has.
@@ -76,7 +79,7 @@ impl AfXdpRx {
             worker,
             generation: 0,
             sockets: Vec::new(),
-            queues: 0,
+            next_try: Instant::now(),
             first: 0,
             lent: None,
             wanted: 0,
@@ -97,7 +100,6 @@ impl AfXdpRx {
         let failed = |action| move |error: std::io::Error| PortError::system(name, action, error);
         let wait = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| failed("making an epoll")(error.into()))?;
-        self.queues = self.shared.queues();
         let (generation, halves) = self.shared.take_receive(self.worker, pool)?;
         for (number, half) in halves.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
@@ -105,9 +107,7 @@ impl AfXdpRx {
                 .map_err(|error| failed("waiting for a socket")(error.into()))?;
         }
         if self.wanted == 0 {
-            // A quarter of what is free, so that many ports leave something for packets that the router makes.
-            let share = pool.stats().free / 4 / halves.len().max(1);
-            self.wanted = share.clamp(1, self.shared.options.slots as usize);
+            self.wanted = share_of(pool.stats().free, halves.len(), &self.shared);
         }
         self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0, joining: Joining::None }).collect();
         self.generation = generation;
@@ -119,25 +119,32 @@ impl AfXdpRx {
         Ok(())
     }
 
-    /// Opens sockets for hardware queues that came later. What fails is not tried again.
-    fn open_later(&mut self, pool: &mut Pool) -> Result<(), PortError> {
-        let queues = self.shared.queues();
-        let first = std::mem::replace(&mut self.queues, queues);
+    /// Opens a socket for a hardware queue that came later; the next look opens the next one. All sockets share what they have.
+    fn open_later(&mut self, queue: usize, pool: &mut Pool) -> Result<(), PortError> {
         let (Some(wait), Some(lent)) = (&self.wait, &mut self.lent) else { return Ok(()) };
-        let name = self.shared.name();
-        let failed = |action| move |error: io::Error| PortError::system(name, action, error);
-        for half in self.shared.open_later(self.worker, first..queues, pool)? {
-            let data = epoll::EventData::new_u64(self.sockets.len() as u64);
-            epoll::add(wait, &half.socket.fd, data, epoll::EventFlags::IN)
-                .map_err(|error| failed("waiting for a socket")(error.into()))?;
-            let mut socket = Receiver { half, outstanding: 0, joining: Joining::None };
-            socket.fill(pool, lent, self.wanted);
-            let half = &socket.half;
-            let added = super::lock(&self.shared.attached).program.add_socket(half.queue, &half.socket.fd);
-            self.sockets.push(socket);
-            added.map_err(failed(GIVING))?;
-        }
-        Ok(())
+        let shared = &self.shared;
+        let failed = |action| move |error: io::Error| PortError::system(shared.name(), action, error);
+        let half = shared.open_later(queue, pool)?;
+        let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+        epoll::add(wait, &half.socket.fd, data, epoll::EventFlags::IN)
+            .map_err(|error| failed("waiting for a socket")(error.into()))?;
+        let outstanding: usize = self.sockets.iter().map(|socket| socket.outstanding).sum();
+        let free = pool.stats().free + outstanding;
+        self.wanted = share_of(free, self.sockets.len() + 1, shared);
+        let mut socket = Receiver { half, outstanding: 0, joining: Joining::None };
+        socket.fill(pool, lent, self.wanted);
+        let half = &socket.half;
+        let added = super::lock(&shared.attached).program.add_socket(half.queue, &half.socket.fd);
+        self.sockets.push(socket);
+        added.map_err(failed(GIVING))
+    }
+
+    /// A hardware queue of ours that has no socket, once it may be tried.
+    fn missing(&self, now: Instant) -> Option<usize> {
+        let (all, of_each) = (self.shared.queues(), self.shared.halves.len());
+        // Of a port without such queues nothing is missing.
+        let mut queues = (self.worker..all).step_by(of_each.max(1)).filter(|_| now >= self.next_try);
+        queues.find(|&queue| !self.sockets.iter().any(|socket| socket.half.queue as usize == queue))
     }
 
     /// Has the program give packets to the sockets.
@@ -200,11 +207,12 @@ impl AfXdpRx {
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
             if !died && self.generation == self.shared.generation() {
-                if self.queues < self.shared.queues()
-                    && let Err(error) = self.open_later(pool)
+                if let Some(queue) = self.missing(now)
+                    && let Err(error) = self.open_later(queue, pool)
                 {
-                    let warn = &self.shared.claim.warn;
-                    warn(&format!("{error}; packets of queues that came later are Linux's"));
+                    self.next_try = now + BETWEEN_TRIES;
+                    let told = format!("queue {queue}, which came later, is not received by: {error}");
+                    self.shared.claim.tell(told);
                 }
                 return;
             }
@@ -435,6 +443,11 @@ impl RxQueue for AfXdpRx {
         }
         stats
     }
+}
+
+/// The chunks of each of so many sockets: a quarter of what is free, so that many ports leave something for packets that the router makes.
+fn share_of(free: usize, sockets: usize, shared: &Shared) -> usize {
+    (free / 4 / sockets.max(1)).clamp(1, shared.options.slots as usize)
 }
 
 /// Adds what the kernel counted for a socket.

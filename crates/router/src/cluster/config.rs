@@ -273,7 +273,7 @@ fn networks<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::
     let network = |text: String| {
         let wrong = |_| {
             serde::de::Error::custom(format!(
-                "'{text}' is no address of a port; expected one with a length, as in 10.0.6.1/24"
+                "'{text}' is not an address of a port; expected one with a length, as in 10.0.6.1/24"
             ))
         };
         text.parse().map_err(wrong)

@@ -48,8 +48,8 @@ impl Graph<'_> {
         matches!(self, Graph::Ours(_)) && !self.filters()
     }
 
-    /// Returns whether Linux may forward what comes in by a port before the graph has seen it, now or once it is told to: a router whose
-    /// slow path is Linux forwards nothing before.
+    /// Returns whether Linux may forward what comes in by a port before the graph has seen it, now or once its switches allow it: a
+    /// router whose slow path is Linux forwards nothing before.
     pub(crate) fn leaves_to_linux(self, port: &str) -> bool {
         let forwards = || switches::of_interface(&ports::kernel_name(port)).forwards != [false; 2];
         let Graph::Ours(settings) = self else { return false };

@@ -36,6 +36,7 @@ use crate::cluster::{self, NodeHost};
 use crate::doctor;
 use crate::drop_in::Obeyed;
 use crate::features::FeatureSettings;
+use crate::settings::Host;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -338,22 +339,16 @@ impl Live {
         problems.extend(errors.into_iter().flat_map(|errors| errors.iter()).map(|(reason, count)| {
             format!("netlink: {count} messages of Linux were not understood ({reason}); expected none, so routes may be missing")
         }));
+        // A node's mirror has the interfaces of the leader.
+        let is_node = NodeHost::of(&self.shared).is_some();
+        let has_interface = |name: &str| {
+            let port = settings.ports.iter().find(|port| port.name == name);
+            !is_node && port.is_none_or(|port| port.host != Host::None)
+        };
         for port in state.mirror.ports() {
             let name = &port.name;
-            let Some(link) = port.link else {
-                problems
-                    .push(format!("{name}: its interface is gone; the port goes on when it is there again"));
-                continue;
-            };
-            if !link.is_up {
-                let interface = &link.name;
-                problems.push(format!(
-                    "{name}: it is down, nothing comes in or goes out by it: ip link set {interface} up"
-                ));
-            } else if !link.has_carrier {
-                problems.push(format!("{name}: it has no carrier, nothing comes in or goes out by it: its cable, or its other end"));
-            }
-            if link.has_priorities {
+            problems.extend(port_problem(name, port.link.as_ref()).filter(|_| has_interface(name)));
+            if port.link.is_some_and(|link| link.has_priorities) {
                 problems.push(format!(
                     "{name}: it has an egress-qos-map, so packets that leave by it go to Linux"
                 ));
@@ -644,6 +639,21 @@ fn port_of_element(config: &FlatConfig, element: &str) -> String {
     let flat = config.find(element).map(|index| &config.elements[index]);
     let port = flat.and_then(|flat| first_name(&flat.config));
     port.unwrap_or_else(|| element.to_owned())
+}
+
+/// Says why nothing comes in or goes out by a port, if so.
+fn port_problem(name: &str, link: Option<&Link>) -> Option<String> {
+    let Some(link) = link else {
+        return Some(format!("{name}: its interface is gone; the port goes on when it is there again"));
+    };
+    if !link.is_up {
+        return Some(format!(
+            "{name}: it is down, nothing comes in or goes out by it: ip link set {} up",
+            link.name
+        ));
+    }
+    let lost = "it has no carrier, nothing comes in or goes out by it: its cable, or its other end";
+    (!link.has_carrier).then(|| format!("{name}: {lost}"))
 }
 
 /// Says that no element has the name that stands before a handler's, or alone, if so.

@@ -16,6 +16,15 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
+    /// Looks whether the files with secrets that the settings name can be used.
+    ///
+    /// # Errors
+    ///
+    /// One cannot.
+    pub(crate) fn check(settings: &Settings) -> Result<()> {
+        Listeners::check(settings)
+    }
+
     /// Opens what the settings name, and the usual control socket.
     ///
     /// # Errors
@@ -49,6 +58,16 @@ pub(super) struct Listeners;
 
 #[cfg(not(feature = "web"))]
 impl Listeners {
+    /// Nothing is known of files that this program cannot use.
+    pub(super) fn check(_settings: &Settings) -> Result<()> {
+        Ok(())
+    }
+
+    /// None is wanted.
+    pub(super) fn taken(&self) -> impl Iterator<Item = std::net::SocketAddr> {
+        std::iter::empty()
+    }
+
     /// Refuses settings that have listeners.
     pub(super) fn open(settings: &Settings) -> Result<Listeners> {
         match settings.metrics.door().or(settings.web.door()) {

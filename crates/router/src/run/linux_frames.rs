@@ -125,25 +125,25 @@ impl<'a> OfLinux<'a> {
         if self.looked.elapsed() >= LOOK {
             self.look(places);
         }
-        let (mut taken, mut bytes, is_taken) = (0, 0, self.waiting.is_empty());
-        for (place, port) in self.ports.iter_mut().enumerate() {
+        let Self { ports, filter, waiting, hasher, bytes, .. } = self;
+        let mut turn = Turn { frames: MOST_WAITING, bytes: MOST_WAITING_BYTES };
+        let is_taken = waiting.is_empty();
+        for (place, port) in ports.iter_mut().enumerate() {
             let Some(frames) = &mut port.frames else { continue };
             port.lost += frames.lost();
-            while is_taken && taken < MOST_WAITING && bytes < MOST_WAITING_BYTES {
-                let Some(mut frame) = frames.take() else { break };
-                // Those that the filter leaves out count too: they may come as fast as they are read.
-                taken += 1;
-                let is_selected = || {
-                    self.filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length))
-                };
+            let all = std::iter::from_fn(|| if is_taken { frames.take() } else { None });
+            turn.take(all, |mut frame| {
+                let is_selected =
+                    || filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length));
                 if !port.directions[usize::from(frame.is_sent)] || !is_selected() {
-                    continue;
+                    return 0;
                 }
-                frame.data.truncate(self.bytes);
-                bytes += frame.data.len();
-                let hash = hash(&self.hasher, &port.name, frame.length, &frame.data);
-                self.waiting.push((place, hash, frame));
-            }
+                frame.data.truncate(*bytes);
+                let kept = frame.data.len();
+                let hash = hash(hasher, &port.name, frame.length, &frame.data);
+                waiting.push((place, hash, frame));
+                kept
+            });
         }
     }
 
@@ -195,7 +195,43 @@ impl<'a> OfLinux<'a> {
     }
 }
 
+/// What may still be read in a turn. It ends however fast frames come, those too of which nothing is kept.
+struct Turn {
+    frames: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    /// Takes frames while the turn lasts. `keep` returns how many bytes of one it kept.
+    fn take<F>(&mut self, mut frames: impl Iterator<Item = F>, mut keep: impl FnMut(F) -> usize) {
+        while self.frames > 0 && self.bytes > 0 {
+            let Some(frame) = frames.next() else { return };
+            self.frames -= 1;
+            self.bytes = self.bytes.saturating_sub(keep(frame));
+        }
+    }
+}
+
 /// By what a packet is known that a worker had and Linux gets: all but its link addresses, which the lookup writes anew.
 fn hash(hasher: &RandomState, port: &str, length: u32, data: &[u8]) -> u64 {
     hasher.hash_one((port, length, data.get(LINK_ADDRESSES..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_though_frames_come_without_end() {
+        let mut turn = Turn { frames: 100, bytes: 1_000 };
+        let mut seen = 0;
+        turn.take(std::iter::repeat(()), |()| {
+            seen += 1;
+            0
+        });
+        assert_eq!(seen, 100);
+        turn = Turn { frames: 100, bytes: 1_000 };
+        turn.take(std::iter::repeat(()), |()| 300);
+        assert_eq!(turn.frames, 96);
+    }
 }

@@ -5,13 +5,14 @@ use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use control::api::{DriftChecks, Server, Sockets, Unanswered};
 use control::backstop::BackstopDrops;
 use control::service::Service;
-use control::supervisor::Supervisor;
+use control::supervisor::{Pulse, Supervisor};
 use elements::devices::{OpenPort, RECEIVER, SENDER};
 use graph::hotswap::Swap;
 use graph::lang::{FlatConfig, Options, Source, first_name, nearest};
@@ -91,6 +92,7 @@ const ENDING: &str = "the router is ending";
 #[derive(Default)]
 pub(super) struct Looks {
     last: Option<Instant>,
+    thread: Option<JoinHandle<()>>,
     /// How many there were.
     pub(super) problems: Option<usize>,
     /// What was not forwarded, because Linux does not forward it.
@@ -98,7 +100,7 @@ pub(super) struct Looks {
 }
 
 /// Between two looks at problems.
-const BETWEEN_PROBLEMS: Duration = Duration::from_secs(10);
+const BETWEEN_PROBLEMS: Duration = Duration::from_secs(30);
 
 impl Live {
     #[allow(clippy::too_many_arguments, reason = "made in one place, of what that has made")]
@@ -223,8 +225,14 @@ impl Live {
             let opened = aside(|| open.with(|port| port.open_anew(tries)));
             lock(&self.deaf).opened(&port, opened);
         }
-        for (port, open) in ports.keys().filter_map(|port| Some((port, open(port)?))) {
-            match aside(|| open.with(|port| port.follow_queues())) {
+        // Of other drivers no device gets more queues.
+        let follow = ports.keys().filter_map(|port| Some((port, open(port)?)));
+        let follow: Vec<_> = follow.filter(|(_, open)| open.info().driver == "af_xdp").collect();
+        let followed =
+            || follow.iter().map(|(_, open)| open.with(|port| port.follow_queues())).collect::<Vec<_>>();
+        let followed = if follow.is_empty() { Vec::new() } else { aside(followed) };
+        for ((port, _), queues) in follow.iter().zip(followed) {
+            match queues {
                 Ok(Some(queues)) => {
                     tracing::info!(
                         event = "port",
@@ -256,16 +264,29 @@ impl Live {
         }
     }
 
-    /// Counts the problems for those who watch the router, and reports when Linux forwards no more.
-    pub(super) fn look_at_problems(&self) {
+    /// Counts the problems for those who watch the router, and reports when Linux forwards no more. On a thread of its own, as Linux is
+    /// asked for its rules.
+    pub(super) fn look_at_problems(self: &Arc<Self>) {
         let mut looks = lock(&self.looks);
-        if self.service.is_none() || looks.last.is_some_and(|last| last.elapsed() < BETWEEN_PROBLEMS) {
+        let is_due = looks.last.is_none_or(|last| last.elapsed() >= BETWEEN_PROBLEMS);
+        if self.service.is_none()
+            || !is_due
+            || looks.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        {
             return;
         }
         let is_first = looks.last.replace(Instant::now()).is_none();
-        let (Ok(problems), Ok(not_forwarded)) = aside(|| (self.problems(), self.not_forwarded())) else {
-            return;
+        let live = self.clone();
+        let look = move |pulse: &Pulse| {
+            pulse.beat();
+            aside(|| live.count_problems(is_first));
         };
+        looks.thread = self.supervisor.spawn("problems", look).ok();
+    }
+
+    fn count_problems(&self, is_first: bool) {
+        let (Ok(problems), Ok(not_forwarded)) = (self.problems(), self.not_forwarded()) else { return };
+        let mut looks = lock(&self.looks);
         // The start has reported what it found.
         for problem in
             not_forwarded.iter().filter(|problem| !is_first && !looks.not_forwarded.contains(problem))

@@ -32,9 +32,6 @@ pub(super) fn remedy(left_because: &str) -> Option<&'static str> {
             "they were merged, or a host of this machine leaves segmentation to a card; `ethtool -K INTERFACE tso off gso off` at \
              the host's end, and `gro off` at the port, has them come one by one, which slows that host's TCP down",
         ),
-        _ if left_because == Event::LeftQueue.name() => Some(
-            "the device has more queues than the router could open sockets for, or than the port's option `queues` says",
-        ),
         _ => None,
     }
 }
@@ -159,7 +156,7 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
 #[derive(Debug, Default)]
 pub(super) struct DeviceMeter {
     known: BTreeMap<String, Device>,
-    /// What they had counted before the router opened a port.
+    /// What they had counted before the router opened a port, until the first look.
     before: Option<Devices>,
 }
 
@@ -191,6 +188,8 @@ impl DeviceMeter {
             });
             self.complete_port(name, port, now);
         }
+        // A device that comes later begins anew.
+        self.before = None;
     }
 
     /// Does so for a port: with the number of its interface, and what that had counted before, if it was not known, and has now. Of
@@ -209,7 +208,7 @@ impl DeviceMeter {
             device.follow(index, now);
         }
         let Some(device) = self.known.get_mut(name) else { return };
-        port.received = port.receives.then_some(device.since.rx.packets);
+        port.received = (port.receives && now.is_some()).then_some(device.since.rx.packets);
         // Some drivers do not count what programs redirect.
         let ways =
             [(&mut port.rx, seen.rx, &mut device.since.rx), (&mut port.tx, seen.tx, &mut device.since.tx)];

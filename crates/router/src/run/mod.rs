@@ -67,7 +67,7 @@ use crate::log;
 use crate::open_files;
 use crate::output::print;
 use crate::settings::{self, Bypass, Driver, Fail, Flags, Host, PortSettings, Settings, WorkerSettings};
-use doors::Doors;
+pub(crate) use doors::Doors;
 use live::Live;
 use meter::DeviceMeter;
 pub(crate) use privileges::{Plan, choose as choose_user};
@@ -418,11 +418,13 @@ fn run_settings(
         open_files::refuse_too_few(&settings.ports, settings.workers.count)?;
         beside_linux::refuse(&settings)?;
     }
-    let plan = (!arguments.print_config).then(|| Plan::of(arguments, &settings)).transpose()?;
+    let mut plan = (!arguments.print_config).then(|| Plan::of(arguments, &settings)).transpose()?;
     // While it is root's, and before its first thread.
     let opens = !is_file && !arguments.print_config;
     let doors = opens.then(|| Doors::open(&settings, arguments.config.is_some())).transpose()?;
-    if let Some(plan) = &plan {
+    if let Some(plan) = &mut plan {
+        let waits = doors.iter().flat_map(|doors| doors.http.taken());
+        waits.for_each(|address| plan.keep_listening(address));
         plan.give_up()?;
     }
     let registry = crate::classes();

@@ -233,7 +233,7 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
         all.add("brickway_routes", "Routes in a forwarding table.", table.routes as f64, &labels);
     }
     if let Some(problems) = system.problems {
-        let help = "What `brickway show problems` lists, looked at every 10 seconds.";
+        let help = "What `brickway show problems` lists, looked at every 30 seconds.";
         all.add("brickway_problems", help, problems as f64, &[]);
     }
     if let Some((used, most)) = system.next_hops {

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use axum::Router;
 use axum::routing::get;
 use control::api::Backend;
@@ -124,11 +124,46 @@ enum Kind {
 }
 
 impl Listeners {
+    /// Looks whether the files of what listens can be used.
+    ///
+    /// # Errors
+    /// One cannot.
+    pub(crate) fn check(settings: &Settings) -> Result<()> {
+        let listens = [
+            ("fpm", settings.fpm.listen),
+            ("metrics", settings.metrics.listen),
+            ("web", settings.web.listen),
+        ];
+        for (number, (name, listen)) in listens.iter().enumerate() {
+            let same = listens[..number].iter().find(|(_, other)| listen.is_some() && other == listen);
+            if let Some((other, _)) = same {
+                bail!(
+                    "[{other}] and [{name}] listen at the same address; expected one each ([web] has /metrics too)"
+                );
+            }
+        }
+        for (name, door) in [("metrics", settings.metrics.door()), ("web", settings.web.door())] {
+            if let Some(door) = door {
+                Guard::new(&door).with_context(|| format!("[{name}]"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses that other programs have now.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = SocketAddr> {
+        self.opened.iter().filter_map(|opened| match opened.place {
+            Place::Taken(address) => Some(address),
+            Place::Had(..) => None,
+        })
+    }
+
     /// Listens where the settings say.
     ///
     /// # Errors
     /// An address cannot be had, and not because somebody has it; or a file of the guard cannot be used.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners> {
+        Self::check(settings)?;
         let doors = [
             (Kind::Metrics, "metrics", "/metrics", settings.metrics.door()),
             (Kind::Web, "web", "/", settings.web.door()),
@@ -140,6 +175,7 @@ impl Listeners {
             let place = match listen(door.listen) {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     tracing::warn!(
+                        event = "web",
                         "{}: another program has this address; it is tried again every {} s",
                         explain(),
                         RETRY.as_secs()
@@ -243,13 +279,19 @@ async fn serve(served: Vec<(Place, Guard, Router)>, stopped: oneshot::Receiver<(
                 Err(error) => tracing::warn!("web: {error}"),
             },
             Place::Taken(address) => drop(tokio::spawn(async move {
+                let mut last = std::io::ErrorKind::AddrInUse;
                 let listener = loop {
                     tokio::time::sleep(RETRY).await;
-                    if let Ok(listener) = listen(address).and_then(TcpListener::from_std) {
-                        break listener;
+                    match listen(address).and_then(TcpListener::from_std) {
+                        Ok(listener) => break listener,
+                        Err(error) if error.kind() == last => {}
+                        Err(error) => {
+                            tracing::warn!(event = "web", "web: {address}: {error}; it is tried again");
+                            last = error.kind();
+                        }
                     }
                 };
-                tracing::info!("web: {address} is free now, and served");
+                tracing::info!(event = "web", "web: {address} is free now, and served");
                 accept(listener, guard, routes).await;
             })),
         }

@@ -13,6 +13,7 @@
 mod calls;
 mod user;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -107,6 +108,13 @@ impl Plan {
         let of_each = settings.workers.count + 1;
         let tun_files = 1 + settings.ports.iter().filter(makes_interface).count() * of_each;
         Ok(Plan { kept: OF_PORTS | bind, account, tun_files, runs_programs: is_script })
+    }
+
+    /// Keeps what it takes to listen at an address later, which another program has now.
+    pub(crate) fn keep_listening(&mut self, address: SocketAddr) {
+        if address.port() < FIRST_FREE_PORT {
+            self.kept |= CapabilitySet::NET_BIND_SERVICE;
+        }
     }
 
     /// Returns what a router gives up that may run programs.
