@@ -220,7 +220,8 @@ fn one_peer_at_a_time_and_every_end_has_its_reason() {
 
 #[test]
 fn an_address_that_another_program_has_is_listened_at_later() {
-    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // A client of 127.0.0.1 that tries again and again cannot come to connect to itself there.
+    let stranger = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let address = stranger.local_addr().unwrap();
     let mut listener = Listener::with(&ServerOptions::new(address));
     drop(stranger);

@@ -309,8 +309,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens a socket on a hardware queue that came later, as those are that there are. The lock is not held meanwhile: a driver may
-    /// take its time.
+    /// Opens a socket on a hardware queue that came later. It copies if the others do. The lock is not held meanwhile, as a driver
+    /// may take its time.
     fn open_later(&self, queue: usize, pool: &Pool) -> Result<ReceiveHalf, PortError> {
         let attached = lock(&self.attached);
         let (place, zerocopy) = ((attached.index, queue as u32), attached.zerocopy == Some(true));
@@ -777,7 +777,7 @@ impl Port for AfXdpPort {
         if !shared.has_begun() || queues <= shared.queues() || !interface.is_up().unwrap_or(false) {
             return Ok(None);
         }
-        // Where the program cannot be attached anew, that is told once; a port that sees nothing is opened anew.
+        // A failure below is reported once. The router opens a port anew that sees nothing.
         shared.queues.store(queues, Ordering::Relaxed);
         let mut attached = lock(&shared.attached);
         // veth_enable_range_safe() leaves new queues without the program.

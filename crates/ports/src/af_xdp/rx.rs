@@ -445,7 +445,8 @@ impl RxQueue for AfXdpRx {
     }
 }
 
-/// The chunks of each of so many sockets: a quarter of what is free, so that many ports leave something for packets that the router makes.
+/// The chunks of each of so many sockets. Together they take a quarter of what is free, so that many ports leave something for
+/// packets that the router makes.
 fn share_of(free: usize, sockets: usize, shared: &Shared) -> usize {
     (free / 4 / sockets.max(1)).clamp(1, shared.options.slots as usize)
 }

@@ -1,7 +1,7 @@
 //! From a settings file to settings, or to every mistake in the file.
 
 use std::collections::HashSet;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -112,13 +112,21 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
     }
     match crate::run::Doors::check(&settings) {
         // Secrets may be root's alone, and on another machine.
-        Err(error) if !rustix::process::geteuid().is_root() => warnings.push(format!("{error:#}")),
+        Err(error) if !rustix::process::geteuid().is_root() && cannot_be_read(&error) => {
+            warnings.push(format!("{error:#}"));
+        }
         checked => checked?,
     }
     print(&settings.summary());
     warnings.iter().for_each(|warning| print(&format!("warning: {warning}\n")));
     print(&format!("{}: no mistakes\n", path.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file is missing, or not for this user.
+fn cannot_be_read(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied))
 }
 
 /// Reads the text of a settings file; `name` is for messages.

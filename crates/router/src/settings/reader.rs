@@ -39,7 +39,7 @@ impl<'a> File<'a> {
                 self.mistake(
                     place,
                     format!("'{key}' has no value"),
-                    "expected one, as in workers = 2, or name = \"eth1\"",
+                    "expected one, as in count = 2, or name = \"eth1\"",
                 );
                 continue;
             }
