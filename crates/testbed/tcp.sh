@@ -1,10 +1,10 @@
 #!/bin/sh
-# TCP through a router between two hosts, one connection, on veth links as they begin: by Linux, by Linux with an access list as
-# nftables, by Brickway, and by Brickway with the same list. All take turns. Prints Mbit/s, by iperf3.
+# TCP through a router between two hosts on veth links as they begin: by Linux, by Linux with an access list as nftables, by
+# Brickway, by Brickway with generic XDP, and by Brickway with the same list. All take turns. Prints Mbit/s, by iperf3.
 #
-#   sudo crates/testbed/tcp.sh target/release/brickway [TURNS] [SECONDS]
+#   sudo crates/testbed/tcp.sh target/release/brickway [TURNS] [SECONDS] [CONNECTIONS]
 set -eu
-brickway=$(realpath "$1") turns=${2:-3} seconds=${3:-4}
+brickway=$(realpath "$1") turns=${2:-3} seconds=${3:-4} connections=${4:-1}
 a=tcp-$$-a r=tcp-$$-r b=tcp-$$-b
 folder=$(mktemp -d)
 running=
@@ -42,7 +42,7 @@ server() { # starts iperf3's server and waits until it listens
     until grep -q listening "$folder/server"; do sleep 0.1; done
 }
 router() {
-    ip netns exec $r "$brickway" run eth1 eth2 --socket "$folder/socket" "$@" > "$folder/log" 2>&1 &
+    ip netns exec $r "$brickway" run ${ports:-eth1 eth2} --socket "$folder/socket" "$@" > "$folder/log" 2>&1 &
     running=$!
     until grep -q ' runs with ' "$folder/log"; do
         kill -0 $running 2> /dev/null || { cat "$folder/log" >&2; exit 1; }
@@ -51,7 +51,8 @@ router() {
 }
 measure() { # the words are the name of the row
     ip netns exec $a ping -n -q -c 5 -i 0.2 10.0.2.2 > /dev/null
-    rate=$(ip netns exec $a iperf3 -c 10.0.2.2 -t "$seconds" -f m | awk '/receiver/ { print $7 }')
+    rate=$(ip netns exec $a iperf3 -c 10.0.2.2 -t "$seconds" -P "$connections" -f m |
+        awk '/receiver/ { rate = $0 ~ /SUM/ ? $6 : $7 } END { print rate }')
     echo "$rate $*"
 }
 
@@ -66,6 +67,9 @@ while [ $turn -lt "$turns" ]; do
     ip netns exec $r nft delete table inet forwarded
     router
     measure Brickway
+    stop
+    ports='eth1?mode=generic eth2?mode=generic' router
+    measure Brickway, generic XDP
     stop
     router --acl "$folder/rules"
     measure Brickway, access list

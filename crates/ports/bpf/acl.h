@@ -241,11 +241,11 @@ INLINE int judge_ipv6(__u32 number, const struct ipv6 *header, __u32 bytes, cons
     return counted_at(area, answer_of(area, &classes));
 }
 
-INLINE void count_hit(__u32 cpu, int at, __u64 bytes) {
+INLINE void count_hit(__u32 cpu, int at, __u64 packets, __u64 bytes) {
     struct all_hits *all = lookup(&HITS, &cpu);
     if (all) {
         struct hits *hits = &all->by_answer[at & (AREAS * MOST_ANSWERS - 1)];
-        hits->packets += 1;
+        hits->packets += packets;
         hits->bytes += bytes;
     }
 }

@@ -132,7 +132,7 @@ INLINE int is_left(int share, __u16 type) {
     return share & (type == TYPE_IPV4 ? LEAVES_IPV4 : type == TYPE_IPV6 ? LEAVES_IPV6 : 0);
 }
 
-// What became of a packet: steered to a socket, or left to the kernel and why. The reasons are those of src/bpf.rs.
+// What became of a packet: steered to a socket, left to the kernel and why, or dropped. The reasons are those of src/bpf.rs.
 enum {
     STEERED,
     LEFT_ARP,
@@ -154,6 +154,10 @@ enum {
     LEFT_CLIENT,
     // Of a family that is left to the kernel.
     LEFT_FAMILY,
+    // Transit that is not plain, where the kernel forwards that.
+    LEFT_ODD,
+    // Not left: the source is no host's.
+    DROPPED_MARTIAN,
     COUNTS
 };
 

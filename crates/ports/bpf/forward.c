@@ -3,12 +3,15 @@
 // Forwards plain transit in the kernel, by the router's own tables: the quick way between two ports whose packets would be
 // copied to the router and back otherwise.
 //
-// A steering program (steer_xdp.c) comes first: what gets here is transit, to the interface's own address, with nothing
+// A steering program (steer.c) comes first: what gets here is transit, to the interface's own address, with nothing
 // of the host's. This program forwards what is ordinary. Whatever is not - a bad header, options, a source that no
 // packet has, one that the access list does not surely permit (acl.h), one hop left, no route, one of which the path is chosen
-// by what is in an error or in a tunnel, a packet too long for its way out or one that would leave as it came -
+// by what is in a tunnel, a packet too long for its way out or one that would leave as it came -
 // goes to the router's own graph (REST), which does with it what it does with any packet. So nothing is dropped here,
 // and nobody answers here.
+//
+// The same stands in two places (hook.h). In tc the rest is Linux's (REST_TC), and what is merged of several packets is forwarded
+// whole.
 //
 // Linux 6.6 or newer.
 
@@ -16,6 +19,7 @@
 #include "bpf.h"
 #include "decide.h"
 #include "headers.h"
+#include "hook.h"
 #include "policy.h"
 #include "samples.h"
 #include "tables.h"
@@ -23,14 +27,20 @@
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
 static long (*const adjust_tail)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_tail;
+static long (*const redirect)(__u32 interface, __u64 flags) = (void *)BPF_FUNC_redirect;
+static long (*const skb_change_tail)(struct __sk_buff *packet, __u32 bytes, __u64 flags) = (void *)BPF_FUNC_skb_change_tail;
+static long (*const vlan_push)(struct __sk_buff *packet, __u16 protocol, __u16 control) = (void *)BPF_FUNC_skb_vlan_push;
+static long (*const vlan_pop)(struct __sk_buff *packet) = (void *)BPF_FUNC_skb_vlan_pop;
+static long (*const check_mtu)(void *packet, __u32 interface, __u32 *mtu, __s32 change, __u64 flags) = (void *)BPF_FUNC_check_mtu;
+static __s64 (*const csum_update)(struct __sk_buff *packet, __u32 sum) = (void *)BPF_FUNC_csum_update;
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 // Ports of a router, interfaces that have a place in `port_of`, VLANs that have one in `vlans`.
 enum { MOST_PORTS = 256, PLACES = 4096, VLAN_PLACES = 4096 };
 
-// Where XDP programs run: in the driver, or in the kernel's stack.
-enum { NATIVE = 1, GENERIC = 2 };
+// Where programs run: in the driver, or in the kernel's stack, as generic XDP and tc do.
+enum { NATIVE = 1, IN_STACK = 2 };
 
 // Which sources are believed: all, those with a route, those with one by the port that the packet came by (RFC 3704).
 enum { ALL_SOURCES, LOOSE, STRICT };
@@ -105,9 +115,22 @@ struct {
     MAP_NUMBER(value_size, 4);
 } REST SEC(".maps");
 
-// Packets that were forwarded here, and bytes: those of link header and packet, without padding.
+// Programs that leave packets to Linux and count them, by number of the port.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
+    MAP_NUMBER(max_entries, MOST_PORTS);
+    MAP_NUMBER(key_size, 4);
+    MAP_NUMBER(value_size, 4);
+} REST_TC SEC(".maps");
+
+// Packets and bytes: those of link header and packet, without padding.
+struct amount {
+    __u64 packets, bytes;
+};
+
+// What was forwarded here, and how much more what was sent is than frames: one in which several packets are merged has its headers once.
 struct traffic {
-    __u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
+    struct amount rx, tx, merged_tx;
     struct draw draw;
 };
 
@@ -155,16 +178,19 @@ struct keys {
     __u8 protocol;
 };
 
-// Whether the graph has to find what decides: where it stands in a tunnel or an error, or where the ports are of what has them
-// elsewhere (authentication headers, RFC 4302).
-INLINE int is_for_graph(__u32 policy, __u8 protocol, __u8 icmp, __u32 errors, const __u8 *transport, const void *end) {
+// Whether the graph has to find what decides: where it stands in a tunnel, or where the ports are of what has them elsewhere
+// (authentication headers, RFC 4302).
+INLINE int is_for_graph(__u32 policy, __u8 protocol) {
     if (policy & UNKNOWN_POLICY || protocol == PROTOCOL_AH)
         return 1;
-    if (policy & INTO_ERRORS && protocol == icmp)
-        return (const void *)(transport + 1) > end || (*transport < 32 && errors >> *transport & 1);
     return policy & (BY_INSIDE | BY_INNERMOST) &&
            (protocol == PROTOCOL_IPIP || protocol == PROTOCOL_IPV6 || protocol == PROTOCOL_GRE);
 }
+
+// The packet in an ICMP message of so many bytes is behind this header.
+enum { ICMP_BYTES = 8 };
+
+INLINE int is_error(__u32 errors, const __u8 *message) { return *message < 32 && errors >> *message & 1; }
 
 // What Linux takes for ports are the first four bytes of these.
 INLINE int has_ports(__u8 protocol) {
@@ -231,8 +257,8 @@ INLINE int is_believed(__u8 *tables, __u64 descriptor, __u64 number, __u32 in, _
 }
 
 // Looks a packet up. The tables are those of the moment; the next hop is a copy.
-INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const struct ipv4 *header, const void *end,
-                     struct next_hop *next_hop) {
+INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const struct ipv4 *header,
+                     const void *end, struct next_hop *next_hop) {
     __u64 descriptor = active(tables);
     if (!descriptor)
         return 0;
@@ -246,8 +272,19 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const st
         const __u16 *transport = (const __u16 *)(header + 1);
         __u32 policy = links->paths[0];
         struct keys keys = {.source = source, .destination = destination, .protocol = header->protocol};
-        if (is_for_graph(policy, keys.protocol, PROTOCOL_ICMP, ERRORS4, (const __u8 *)transport, end))
+        if (is_for_graph(policy, keys.protocol))
             return 0;
+        const struct ipv4 *inner = (const struct ipv4 *)((const __u8 *)transport + ICMP_BYTES);
+        if (policy & INTO_ERRORS && keys.protocol == PROTOCOL_ICMP && !(header->fragment & SWAP16(0x1fff)) &&
+            SWAP16(header->total_length) >= 2 * sizeof(*header) + ICMP_BYTES) {
+            if ((const void *)(inner + 1) > end)
+                return 0;
+            if (is_error(ERRORS4, (const __u8 *)transport)) {
+                keys.source = word32(inner->source);
+                keys.destination = word32(inner->destination);
+                keys.protocol = inner->protocol;
+            }
+        }
         // More fragments, or not the first; the length of an empty packet.
         if (has_ports(keys.protocol) && !(header->fragment & SWAP16(0x3fff)) && (const void *)(transport + 2) <= end &&
             SWAP16(header->total_length) >= sizeof(*header) + 4)
@@ -257,8 +294,8 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const st
     return resolve(tables, descriptor, number, hash, next_hop);
 }
 
-INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const struct ipv6 *header, const void *end,
-                     struct next_hop *next_hop) {
+INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const struct ipv6 *header,
+                     const void *end, struct next_hop *next_hop) {
     __u64 descriptor = active(tables), hash = 0;
     if (!descriptor)
         return 0;
@@ -272,11 +309,26 @@ INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const st
     if (is_group(tables, descriptor, number)) {
         const __u16 *transport = (const __u16 *)(header + 1);
         __u32 policy = links->paths[1];
-        struct keys keys = {.protocol = header->next_header, .label = word32((const __u16 *)header) & 0xfffff};
+        struct keys keys = {.protocol = header->next_header};
+        if (is_for_graph(policy, keys.protocol))
+            return 0;
+        // Those of the header that decides.
+        const __u16 *label = (const __u16 *)header;
+        const struct ipv6 *inner = (const struct ipv6 *)((const __u8 *)transport + ICMP_BYTES);
+        if (policy & INTO_ERRORS && keys.protocol == PROTOCOL_ICMPV6 &&
+            SWAP16(header->payload_length) >= sizeof(*header) + ICMP_BYTES) {
+            if ((const void *)(inner + 1) > end)
+                return 0;
+            if (is_error(ERRORS6, (const __u8 *)transport)) {
+                source = (struct address6){word64(inner->source), word64(inner->source + 4)};
+                destination = (struct address6){word64(inner->destination), word64(inner->destination + 4)};
+                keys.protocol = inner->next_header;
+                label = (const __u16 *)inner;
+            }
+        }
+        keys.label = word32(label) & 0xfffff;
         keys.source = folded(source.high ^ links->key[0], source.low ^ links->key[1]);
         keys.destination = folded(destination.high ^ links->key[0], destination.low ^ links->key[1]);
-        if (is_for_graph(policy, keys.protocol, PROTOCOL_ICMPV6, ERRORS6, (const __u8 *)transport, end))
-            return 0;
         if (has_ports(keys.protocol) && (const void *)(transport + 2) <= end && SWAP16(header->payload_length) >= 4)
             read_ports(&keys, transport);
         hash = path_hash(links, policy, &keys);
@@ -301,43 +353,106 @@ INLINE __u32 list_number(const struct links *links, int family) {
     return *(const volatile __u32 *)&links->lists[family];
 }
 
-INLINE void count_traffic(struct traffic *traffic, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
-    traffic->rx_packets += 1;
-    traffic->rx_bytes += rx_bytes;
+// What of a frame there is to count, in packets as they are on a link.
+struct burst {
+    __u64 packets;
+    // Of all headers in front of the payload but the link header.
+    __u64 header_bytes;
+};
+
+INLINE void count_traffic(struct traffic *traffic, __u32 out, const struct burst *burst, __u64 bytes, __u64 rx_link, __u64 tx_link) {
+    __u64 more = burst->packets - 1;
+    traffic->rx.packets += burst->packets;
+    traffic->rx.bytes += rx_link + bytes + more * (rx_link + burst->header_bytes);
     traffic = lookup(&TRAFFIC, &out);
-    if (traffic) {
-        traffic->tx_packets += 1;
-        traffic->tx_bytes += tx_bytes;
+    if (!traffic)
+        return;
+    __u64 more_bytes = more * (tx_link + burst->header_bytes);
+    traffic->tx.packets += burst->packets;
+    traffic->tx.bytes += tx_link + bytes + more_bytes;
+    if (more) {
+        traffic->merged_tx.packets += more;
+        traffic->merged_tx.bytes += more_bytes;
     }
 }
 
 // The length of a frame whose first buffer has so many bytes, and that should have `needed`. Drivers with an MTU of 1,500 have it
 // in one buffer (ONE_BUFFER in src/kernel_forwarding/mod.rs), unless they split headers off.
-INLINE __u64 frame_length(struct xdp_md *context, const struct port *from, __u64 first_buffer, __u64 needed) {
-    return from->is_long || needed > first_buffer ? buffer_bytes(context) : first_buffer;
+INLINE __u64 frame_length(void *context, enum hook hook, const struct port *from, __u64 first_buffer, __u64 needed) {
+    return hook == TC || from->is_long || needed > first_buffer ? buffer_bytes(context, hook) : first_buffer;
 }
 
-// The port that is the VLAN of this tag on port `below`; -1 if no port is.
-INLINE int port_of_tag(const struct links *links, const __u8 *tag, __u32 below) {
-    __u32 number = SWAP16(*(const __u16 *)tag) & VLAN_MASK;
+// The port that is the VLAN of this number on port `below`; -1 if no port is.
+INLINE int port_of_vlan(const struct links *links, __u32 number, __u32 below) {
     const struct vlan *vlan = &links->vlans[(number + below * 61) & (VLAN_PLACES - 1)];
     return number && vlan->number == number && vlan->below == below ? vlan->port : -1;
 }
 
-// Forwards a packet that came in by port `in` or a VLAN of it; returns -1 where that is for others to do.
-INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
-    __u8 *frame = (__u8 *)(long)context->data;
-    const void *end = (const void *)(long)context->data_end;
+// The same of a tag in a frame.
+INLINE int port_of_tag(const struct links *links, const __u8 *tag, __u32 below) {
+    return port_of_vlan(links, SWAP16(*(const __u16 *)tag) & VLAN_MASK, below);
+}
+
+// The same of a tag beside a frame.
+INLINE int port_of_tag_beside(const struct links *links, const struct __sk_buff *packet, __u32 below) {
+    return (__u16)packet->vlan_proto == SWAP16(TYPE_VLAN) ? port_of_vlan(links, packet->vlan_tci & VLAN_MASK, below) : -1;
+}
+
+// Looks at a frame in which packets of TCP or UDP are merged, and has one of `bytes` bytes with its IP header. Returns 0 if it has not
+// what counting needs.
+INLINE int measure(const struct __sk_buff *packet, __u64 ip_bytes, __u64 bytes, __u8 protocol, const __u8 *transport,
+                   const void *end, struct burst *burst) {
+    __u64 transport_bytes = 8;
+    if (protocol == PROTOCOL_TCP) {
+        if ((const void *)(transport + 20) > end)
+            return 0;
+        transport_bytes = (transport[12] >> 4) * 4;
+    } else if (protocol != PROTOCOL_UDP) {
+        return 0;
+    }
+    burst->header_bytes = ip_bytes + transport_bytes;
+    burst->packets = packet->gso_segs;
+    __u64 size = packet->gso_size;
+    // Whoever sends by a TAP or a packet socket does not say how many.
+    if (!burst->packets && size && bytes > burst->header_bytes)
+        burst->packets = (bytes - burst->header_bytes + size - 1) / size;
+    return burst->packets != 0;
+}
+
+// Whether the packets of a frame leave by a port that sends packets of up to `most` bytes. The kernel knows how long they will be.
+INLINE int fits_merged(struct __sk_buff *packet, __u32 interface, __u32 most) {
+    __u32 mtu = 0;
+    return check_mtu(packet, interface, &mtu, 0, BPF_MTU_CHK_SEGS) == 0 && most >= mtu;
+}
+
+// The priority that Linux gives to a packet that it forwards, by its type of service (rt_tos2priority).
+INLINE __u32 priority_of(__u8 service) { return 0x4620 >> (service >> 3 & 3) * 4 & 0xf; }
+
+// Forwards a frame that came in by port `in` or a VLAN of it; returns -1 where that is for others to do.
+INLINE int forward_from(void *context, enum hook hook, struct links *links, __u32 in) {
+    // Pointers are checked against these anew after each helper that may move the frame.
+    struct __sk_buff *packet = context;
+    __u8 *frame = frame_of(context, hook);
+    const void *end = end_of(context, hook);
     __u8 *tables;
     __u32 first = 0, bytes, cpu = processor();
     struct next_hop next_hop = {};
-    int is_found, hit = -1;
+    struct burst burst = {.packets = 1};
+    int is_found, hit = -1, is_beside = 0;
     if (frame + ETHERNET_BYTES > (__u8 *)end || !(tables = lookup(&TABLES, &first)) ||
         cpu >= AT(__u64, tables, SLOT_COUNT))
         return -1;
     __u16 type = *(__u16 *)(frame + 12);
-    __u64 link_bytes = ETHERNET_BYTES;
-    if (type == SWAP16(TYPE_VLAN)) {
+    // Of the frame with its tag, and without it where that lies beside.
+    __u64 link_bytes = ETHERNET_BYTES, at = ETHERNET_BYTES;
+    if (hook == TC && packet->vlan_present) {
+        int port = port_of_tag_beside(links, packet, in);
+        if (port < 0)
+            return -1;
+        in = port;
+        is_beside = 1;
+        link_bytes += TAG_BYTES;
+    } else if (hook == XDP && type == SWAP16(TYPE_VLAN)) {
         if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
             return -1;
         int port = port_of_tag(links, frame + ETHERNET_BYTES, in);
@@ -346,23 +461,27 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         in = port;
         type = *(__u16 *)(frame + ETHERNET_BYTES + 2);
         link_bytes += TAG_BYTES;
+        at = link_bytes;
     }
     const struct port *from = &links->ports[in & (MOST_PORTS - 1)];
     __u64 first_buffer = (__u8 *)end - frame, length;
     // Of pointers the kernel allows no other order of subtractions, which the compiler would try.
     asm volatile("" : "+r"(first_buffer));
     if (type == SWAP16(TYPE_IPV4)) {
-        struct ipv4 *header = (struct ipv4 *)(frame + link_bytes);
+        struct ipv4 *header = (struct ipv4 *)(frame + at);
         if ((void *)(header + 1) > end)
             return -1;
         bytes = SWAP16(header->total_length);
-        length = frame_length(context, from, first_buffer, link_bytes + bytes);
+        length = frame_length(context, hook, from, first_buffer, at + bytes);
         __u8 source_head = *(__u8 *)header->source, destination_head = *(__u8 *)header->destination;
         if (header->version_and_length != PLAIN || header->ttl <= 1 || bytes < sizeof(*header) ||
-            link_bytes + bytes > length || !source_head || source_head == 127 || source_head >= 224 ||
+            at + bytes > length || !source_head || source_head == 127 || source_head >= 224 ||
             !destination_head || destination_head >= 224 || !has_right_checksum((__u16 *)header) ||
             may_be_own(links, MAPPED | word32(header->source)) ||
             (LISTED && (hit = judge_ipv4(list_number(links, 0), header, bytes, end, from->paint)) < 0))
+            return -1;
+        if (is_merged(context, hook) &&
+            !measure(packet, sizeof(*header), bytes, header->protocol, (__u8 *)(header + 1), end, &burst))
             return -1;
         visit visit = enter(tables, cpu);
         if (!visit)
@@ -370,15 +489,18 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         is_found = find_ipv4(tables, links, in, header, end, &next_hop);
         leave(tables, visit);
     } else if (type == SWAP16(TYPE_IPV6)) {
-        struct ipv6 *header = (struct ipv6 *)(frame + link_bytes);
+        struct ipv6 *header = (struct ipv6 *)(frame + at);
         if ((void *)(header + 1) > end)
             return -1;
         bytes = sizeof(*header) + SWAP16(header->payload_length);
-        length = frame_length(context, from, first_buffer, link_bytes + bytes);
-        if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || link_bytes + bytes > length ||
+        length = frame_length(context, hook, from, first_buffer, at + bytes);
+        if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || at + bytes > length ||
             is_extension(header->next_header) || !is_far_ipv6(header->source) || !is_far_ipv6(header->destination) ||
             may_be_own(links, word64(header->source) ^ word64(header->source + 4)) ||
             (LISTED && (hit = judge_ipv6(list_number(links, 1), header, bytes, end, from->paint)) < 0))
+            return -1;
+        if (is_merged(context, hook) &&
+            !measure(packet, sizeof(*header), bytes, header->next_header, (__u8 *)(header + 1), end, &burst))
             return -1;
         visit visit = enter(tables, cpu);
         if (!visit)
@@ -390,60 +512,93 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     }
     __u32 out = next_hop.port & (MOST_PORTS - 1);
     const struct port *port = &links->ports[out];
-    if (!is_found || out != next_hop.port || out == in || !(port->sends & from->mode) ||
-        bytes > (type == SWAP16(TYPE_IPV4) ? port->mtu4 : port->mtu6))
+    if (!is_found || out != next_hop.port || out == in || !(port->sends & from->mode))
+        return -1;
+    __u32 most = type == SWAP16(TYPE_IPV4) ? port->mtu4 : port->mtu6;
+    if (bytes > most && !(is_merged(context, hook) && fits_merged(packet, port->interface, most)))
         return -1;
     if (next_hop.length != ETHERNET_BYTES && next_hop.length != ETHERNET_BYTES + TAG_BYTES)
         return -1;
-    if (link_bytes + bytes > first_buffer && !(port->sends_fragments & from->mode))
+    if (hook == XDP && at + bytes > first_buffer && !(port->sends_fragments & from->mode))
         return -1;
     struct traffic *traffic = lookup(&TRAFFIC, &in);
     if (!traffic)
         return -1;
     // An interface that is gone is not there to send by.
-    if (redirect_map(&WAYS, out, XDP_ABORTED) != XDP_REDIRECT)
+    if (hook == XDP && redirect_map(&WAYS, out, XDP_ABORTED) != XDP_REDIRECT)
+        return -1;
+    int trailer = length - at - bytes;
+    if (trailer > 0 && is_merged(context, hook))
         return -1;
     // As it came. What follows does not fail, except where the driver has no room: then the graph may draw it once more.
-    draw(context, &links->sampling, &traffic->draw, in, out);
-    int trailer = length - link_bytes - bytes;
+    struct drawn drawn = {.packets = burst.packets, .length = length, .in = in, .out = out};
+    if (is_merged(context, hook) && at + burst.header_bytes + packet->gso_size < length)
+        drawn.length = at + burst.header_bytes + packet->gso_size;
+    draw(context, hook, &links->sampling, &traffic->draw, &drawn);
     // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
     if (trailer > 0) {
-        if (adjust_tail(context, -trailer) != 0)
+        if ((hook == TC ? skb_change_tail(packet, length - trailer, 0) : adjust_tail(context, -trailer)) != 0)
             return -1;
-        frame = (__u8 *)(long)context->data;
-        end = (const void *)(long)context->data_end;
+        frame = frame_of(context, hook);
+        end = end_of(context, hook);
     }
     if (type == SWAP16(TYPE_IPV4)) {
-        struct ipv4 *header = (struct ipv4 *)(frame + link_bytes);
+        struct ipv4 *header = (struct ipv4 *)(frame + at);
         if ((void *)(header + 1) > end)
-            return XDP_ABORTED;
+            return hook == TC ? DROP : XDP_ABORTED;
         // RFC 1624: one less in the upper byte is 0x0100 more in the checksum, with the carry; 0xffff is none (section 3).
         __u32 checksum = header->checksum + SWAP16(0x0100);
         header->checksum = checksum + (checksum >= 0xffff);
         header->ttl -= 1;
+        if (hook == TC)
+            packet->priority = priority_of(header->service);
     } else {
-        struct ipv6 *header = (struct ipv6 *)(frame + link_bytes);
+        struct ipv6 *header = (struct ipv6 *)(frame + at);
         if ((void *)(header + 1) > end)
-            return XDP_ABORTED;
+            return hook == TC ? DROP : XDP_ABORTED;
         header->hop_limit -= 1;
+        // A sum over the packet that the card has made is one less. The sum of an IPv4 header is always the same.
+        if (hook == TC)
+            csum_update(packet, SWAP16(0xfffe));
     }
     // A tag comes or goes. The packet is as it was but for its time to live, which nobody gets to see if this fails: Linux has
     // 256 bytes of head room (XDP_PACKET_HEADROOM).
-    if (next_hop.length != link_bytes) {
-        if (adjust_head(context, next_hop.length > ETHERNET_BYTES ? -TAG_BYTES : TAG_BYTES) != 0)
+    if (hook == TC) {
+        __u16 control = SWAP16(*(__u16 *)(next_hop.rewrite + 14));
+        if ((is_beside && vlan_pop(packet) != 0) ||
+            (next_hop.length > ETHERNET_BYTES && vlan_push(packet, *(__u16 *)(next_hop.rewrite + 12), control) != 0))
+            return DROP;
+        frame = frame_of(context, hook);
+        end = end_of(context, hook);
+        if (frame + ETHERNET_BYTES > (__u8 *)end)
+            return DROP;
+        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES - 2);
+        // A tag lies beside.
+        *(__u16 *)(frame + 12) = *(__u16 *)(next_hop.rewrite + (next_hop.length == ETHERNET_BYTES ? 12 : 16));
+    } else {
+        if (next_hop.length != link_bytes) {
+            if (adjust_head(context, next_hop.length > ETHERNET_BYTES ? -TAG_BYTES : TAG_BYTES) != 0)
+                return XDP_ABORTED;
+            frame = frame_of(context, hook);
+            end = end_of(context, hook);
+        }
+        if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
             return XDP_ABORTED;
-        frame = (__u8 *)(long)context->data;
-        end = (const void *)(long)context->data_end;
+        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
+        if (next_hop.length > ETHERNET_BYTES)
+            __builtin_memcpy(frame + ETHERNET_BYTES, next_hop.rewrite + ETHERNET_BYTES, TAG_BYTES);
     }
-    if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
-        return XDP_ABORTED;
-    __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
-    if (next_hop.length > ETHERNET_BYTES)
-        __builtin_memcpy(frame + ETHERNET_BYTES, next_hop.rewrite + ETHERNET_BYTES, TAG_BYTES);
     if (LISTED)
-        count_hit(cpu, hit, bytes);
-    count_traffic(traffic, out, link_bytes + bytes, next_hop.length + bytes);
-    return XDP_REDIRECT;
+        count_hit(cpu, hit, burst.packets, bytes + (burst.packets - 1) * burst.header_bytes);
+    count_traffic(traffic, out, &burst, bytes, link_bytes, next_hop.length);
+    return hook == TC ? redirect(port->interface, 0) : XDP_REDIRECT;
+}
+
+// The port by which a frame came in, if its transit is forwarded here, or else -1.
+INLINE int port_of_frame(const struct links *links, __u32 interface) {
+    __u32 in = links->port_of[interface & (PLACES - 1)];
+    const struct port *port = &links->ports[in & (MOST_PORTS - 1)];
+    return port->mode && port->interface == interface ? (int)in : -1;
 }
 
 SEC("xdp.frags")
@@ -452,34 +607,70 @@ int forward(struct xdp_md *context) {
     struct links *links = lookup(&LINKS, &first);
     if (!links)
         return XDP_PASS;
-    __u32 in = links->port_of[interface & (PLACES - 1)];
-    const struct port *port = &links->ports[in & (MOST_PORTS - 1)];
-    if (port->mode && port->interface == interface) {
-        int action = forward_from(context, links, in);
+    int in = port_of_frame(links, interface);
+    if (in >= 0) {
+        int action = forward_from(context, XDP, links, in);
         if (action >= 0)
             return action;
     }
-    tail_call(context, &REST, in);
+    tail_call(context, &REST, links->port_of[interface & (PLACES - 1)]);
     // Nobody takes it: Linux does as if there were no router.
     return XDP_PASS;
 }
 
-// Sees a packet that the steering program leaves to the kernel's own stack, for samples.
+// Sees a frame that is left to the kernel's own stack, for samples.
+INLINE void sample_left(void *context, enum hook hook, const struct links *links) {
+    const __u8 *frame = frame_of(context, hook);
+    const void *end = end_of(context, hook);
+    if (!links->sampling.one_in || frame + ETHERNET_BYTES > (const __u8 *)end)
+        return;
+    int in = links->port_of[interface_of(context, hook) & (PLACES - 1)];
+    if (hook == TC && ((struct __sk_buff *)context)->vlan_present)
+        in = port_of_tag_beside(links, context, in);
+    else if (*(const __u16 *)(frame + 12) == SWAP16(TYPE_VLAN))
+        in = frame + ETHERNET_BYTES + TAG_BYTES > (const __u8 *)end ? -1 : port_of_tag(links, frame + ETHERNET_BYTES, in);
+    struct traffic *traffic = in < 0 ? 0 : lookup(&TRAFFIC, &in);
+    struct drawn drawn = {.packets = 1, .length = buffer_bytes(context, hook), .in = in, .out = NO_PORT};
+    if (is_merged(context, hook) && ((struct __sk_buff *)context)->gso_segs)
+        drawn.packets = ((struct __sk_buff *)context)->gso_segs;
+    if (traffic)
+        draw(context, hook, &links->sampling, &traffic->draw, &drawn);
+}
+
 SEC("xdp.frags")
 int see(struct xdp_md *context) {
-    const __u8 *frame = (const __u8 *)(long)context->data;
-    const void *end = (const void *)(long)context->data_end;
-    __u32 first = 0, interface = context->ingress_ifindex;
+    __u32 first = 0;
     const struct links *links = lookup(&LINKS, &first);
-    if (!links || !links->sampling.one_in || frame + ETHERNET_BYTES + TAG_BYTES > (const __u8 *)end)
-        return XDP_PASS;
-    int in = links->port_of[interface & (PLACES - 1)];
-    if (*(const __u16 *)(frame + 12) == SWAP16(TYPE_VLAN))
-        in = port_of_tag(links, frame + ETHERNET_BYTES, in);
-    struct traffic *traffic = in < 0 ? 0 : lookup(&TRAFFIC, &in);
-    if (traffic)
-        draw(context, &links->sampling, &traffic->draw, in, NO_PORT);
+    if (links)
+        sample_left(context, XDP, links);
     return XDP_PASS;
+}
+
+SEC("classifier")
+int forward_tc(struct __sk_buff *packet) {
+    __u32 first = 0, interface = packet->ifindex;
+    struct links *links = lookup(&LINKS, &first);
+    if (!links)
+        return NEXT;
+    int in = port_of_frame(links, interface);
+    if (in >= 0) {
+        pull_headers(packet);
+        int action = forward_from(packet, TC, links, in);
+        if (action >= 0)
+            return action;
+    }
+    sample_left(packet, TC, links);
+    tail_call(packet, &REST_TC, links->port_of[interface & (PLACES - 1)]);
+    return NEXT;
+}
+
+SEC("classifier")
+int see_tc(struct __sk_buff *packet) {
+    __u32 first = 0;
+    const struct links *links = lookup(&LINKS, &first);
+    if (links)
+        sample_left(packet, TC, links);
+    return NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -2,7 +2,7 @@
 //
 // How a frame that a `host:` port gives to the kernel comes past the steering program of its interface, which would give
 // it back to us (src/host/passage.rs):
-//   - MARK on the packet, taken off again by the steering program of packet sockets,
+//   - MARK on the packet, taken off again by the steering program of packet sockets and that in tc,
 //   - a seal in the frame, taken out by the XDP program in generic mode, which sees no marks:
 //     source and destination address, SEAL_TYPE, SEAL, then the EtherType and what follows it.
 // XDP in native mode runs before the place where the frame is put in, and needs neither.
@@ -12,6 +12,8 @@
 // number). The routing rules of the machine see this bit.
 
 #pragma once
+
+#include "bpf.h"
 
 enum {
     MARK = 0x62726b77,
@@ -23,3 +25,6 @@ enum {
     // With its type.
     SEALED_BYTES = 8,
 };
+
+// Whether a `host:` port has put a packet in.
+INLINE int is_from_us(const struct __sk_buff *packet) { return (packet->mark & ~PERMITTED) == MARK; }

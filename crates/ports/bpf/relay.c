@@ -3,7 +3,7 @@
 // Relays frames of a cluster's fabric between this node's dedicated links: what FromFabric does with a frame for another node
 // (crates/elements/src/fabric/from_fabric.rs), without a copy to the router and back.
 //
-// A steering program (steer_xdp.c) comes first. Whatever is not a frame of the cluster from a believed neighbour for another
+// A steering program (steer.c) comes first. Whatever is not a frame of the cluster from a believed neighbour for another
 // node, by a link that can send it, goes on to the router's own graph (REST) as it came: hellos, frames that have arrived or have no hop
 // left. So nothing is dropped here.
 //

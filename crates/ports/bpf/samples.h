@@ -9,13 +9,11 @@
 #pragma once
 
 #include "bpf.h"
+#include "hook.h"
 
 static void *(*const reserve)(void *ring, __u64 bytes, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
 static void (*const submit)(void *record, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
 static void (*const discard)(void *record, __u64 flags) = (void *)BPF_FUNC_ringbuf_discard;
-static long (*const load_bytes)(struct xdp_md *context, __u32 from, void *to, __u32 bytes) = (void *)BPF_FUNC_xdp_load_bytes;
-// Bytes of a frame in all its buffers.
-static __u64 (*const buffer_bytes)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 static __u32 (*const random_number)(void) = (void *)BPF_FUNC_get_prandom_u32;
 
 enum { MOST_SAMPLE_BYTES = 1024, SAMPLE_RING_BYTES = 4 << 20, NO_PORT = 0xffff };
@@ -66,13 +64,21 @@ INLINE void draw_next(struct draw *draw, __u32 one_in) {
     draw->due += next;
 }
 
+// A frame that came in by a port. Where packets are merged in it, the first of them is as long as `length`.
+struct drawn {
+    __u32 packets;
+    __u32 length;
+    __u16 in;
+    __u16 out;
+};
+
 // Takes the packet that was drawn. Returns whether there was room.
-INLINE int take(struct xdp_md *context, __u32 most, struct draw *draw, __u64 due, __u16 in, __u16 out) {
+INLINE int take(void *context, enum hook hook, __u32 most, struct draw *draw, __u64 due, const struct drawn *drawn) {
     struct sample *sample = reserve(&SAMPLES, sizeof(struct sample), 0);
     if (!sample)
         return 0;
-    __u64 length = buffer_bytes(context), bytes = length < most ? length : most;
-    if (bytes == 0 || bytes > MOST_SAMPLE_BYTES || load_bytes(context, 0, sample->data, bytes) != 0) {
+    __u64 length = drawn->length, bytes = length < most ? length : most;
+    if (bytes == 0 || bytes > MOST_SAMPLE_BYTES || load_bytes(context, hook, 0, sample->data, bytes) != 0) {
         discard(sample, BPF_RB_NO_WAKEUP);
         return 0;
     }
@@ -80,15 +86,19 @@ INLINE int take(struct xdp_md *context, __u32 most, struct draw *draw, __u64 due
     sample->lost = draw->lost;
     sample->length = length;
     sample->bytes = bytes;
-    sample->in = in;
-    sample->out = out;
+    sample->in = drawn->in;
+    sample->out = drawn->out;
     // The reader looks by itself, some times a second.
     submit(sample, BPF_RB_NO_WAKEUP);
     return 1;
 }
 
-// Counts a packet that came in by a port, and samples it if it is drawn.
-INLINE void draw(struct xdp_md *context, const struct sampling *sampling, struct draw *draw, __u16 in, __u16 out) {
+// Packets of a frame of 64 KiB and more.
+enum { MOST_MERGED = 64 };
+
+// Counts the packets of a frame that came in by a port, and samples it if one of them is drawn. If several are, the one sample stands
+// for what each would have stood for.
+INLINE void draw(void *context, enum hook hook, const struct sampling *sampling, struct draw *draw, const struct drawn *drawn) {
     __u32 one_in = *(const volatile __u32 *)&sampling->one_in;
     if (__builtin_expect(!one_in, 1))
         return;
@@ -99,12 +109,22 @@ INLINE void draw(struct xdp_md *context, const struct sampling *sampling, struct
         draw->due -= draw->left;
         draw_next(draw, one_in);
     }
-    draw->left -= 1;
-    if (draw->left)
+    __u32 packets = drawn->packets;
+    if (draw->left > packets) {
+        draw->left -= packets;
         return;
-    __u64 due = draw->due;
-    draw_next(draw, one_in);
-    if (take(context, sampling->bytes, draw, due, in, out)) {
+    }
+    __u64 due = 0;
+    for (int at = 0; at < (hook == TC ? MOST_MERGED : 1); at++) {
+        packets -= draw->left;
+        due = draw->due;
+        draw_next(draw, one_in);
+        if (draw->left > packets)
+            break;
+    }
+    // There are no more than that, but of frames longer than any.
+    draw->left = draw->left > packets ? draw->left - packets : 1;
+    if (take(context, hook, sampling->bytes, draw, due, drawn)) {
         draw->due -= due;
         draw->lost = 0;
     } else {

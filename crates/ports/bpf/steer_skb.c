@@ -170,9 +170,6 @@ INLINE __u32 fate_of(struct __sk_buff *packet) {
     return is_ours ? STEERED : left_by_kind(kind);
 }
 
-// Whether a `host:` port has put it in.
-INLINE int is_from_us(const struct __sk_buff *packet) { return (packet->mark & ~PERMITTED) == MARK; }
-
 SEC("socket")
 int filter(struct __sk_buff *packet) {
     if (is_from_us(packet))

@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// The programs: object, source, and further arguments of the compiler.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
-    ("steer_xdp", "steer_xdp", &["-mcpu=v2"]),
+    ("steer", "steer", &["-mcpu=v2"]),
     ("steer_skb", "steer_skb", &["-mcpu=v2"]),
     ("host", "host", &["-mcpu=v2"]),
     ("losses", "losses", &["-mcpu=v3"]),

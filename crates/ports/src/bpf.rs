@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
-use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions, TestRunResult, VerifierLogLevel};
 use packet::wire::ethernet::MacAddr;
 
 use crate::error::missing_resource;
@@ -46,8 +46,11 @@ pub(crate) fn verify(mut load: impl FnMut() -> Result<(), ProgramError>) -> Resu
     load()
 }
 
-/// Runs an XDP program on a frame, as if it came in by the loopback interface. Returns what the program says, and the frame then.
-pub(crate) fn test_run(program: &mut Xdp, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+/// Runs a program on a frame, as if it came in by the loopback interface. Returns what the program says, and the frame then.
+pub(crate) fn test_run<P>(program: &mut P, frame: &[u8]) -> io::Result<(u32, Vec<u8>)>
+where
+    P: for<'a> TestRun<Opts<'a> = TestRunOptions<'a>, Result = TestRunResult>,
+{
     let mut out = vec![0; frame.len() + 64];
     let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
     let result = program.test_run(options).map_err(io::Error::other)?;
@@ -113,7 +116,7 @@ pub(crate) fn program_io_error(error: ProgramError) -> io::Error {
     }
 }
 
-/// The program called `name`, loaded.
+/// The program called `name`, loaded if it is not yet.
 pub(crate) fn classifier<'a>(
     port: &str,
     object: &'a mut Ebpf,
@@ -121,7 +124,9 @@ pub(crate) fn classifier<'a>(
 ) -> Result<&'a mut SchedClassifier, PortError> {
     let program = object.program_mut(name).expect("the object has this program");
     let program: &mut SchedClassifier = program.try_into().expect("it is a classifier");
-    verify(|| program.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
+    if program.fd().is_err() {
+        verify(|| program.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
+    }
     Ok(program)
 }
 
@@ -151,7 +156,9 @@ pub fn tcx_programs(interface: &str) -> io::Result<Vec<String>> {
         names.extend(programs.iter().map(|program| program.name_as_str().unwrap_or("").to_owned()));
     }
     // Those of our ports.
-    names.retain(|name| name != "screen" && name != "inject" && !name.starts_with("brickway"));
+    names.retain(|name| {
+        !["screen", "inject", "steer_tc"].contains(&name.as_str()) && !name.starts_with("brickway")
+    });
     Ok(names)
 }
 
@@ -227,6 +234,32 @@ impl LocalAddresses {
             self.map.insert(key, 0, 0).map_err(map_error)?;
         }
         self.bits.set(0, address_bits(wanted.into_iter()), 0).map_err(map_error)
+    }
+}
+
+/// IPv4 addresses from which nobody sends, in a program's map.
+pub(crate) struct OwnSources {
+    map: HashMap<MapData, [u8; 4], u8>,
+    set: HashSet<[u8; 4]>,
+}
+
+impl OwnSources {
+    pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
+        let map = object.take_map("OWN_SOURCES").expect("the program has this map");
+        let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
+        Ok(Self { map, set: HashSet::new() })
+    }
+
+    pub(crate) fn set(&mut self, addresses: &[Ipv4Addr]) -> io::Result<()> {
+        let wanted: HashSet<[u8; 4]> = addresses.iter().map(Ipv4Addr::octets).collect();
+        for key in self.set.difference(&wanted) {
+            self.map.remove(key).map_err(map_error)?;
+        }
+        for key in wanted.difference(&self.set) {
+            self.map.insert(key, 0, 0).map_err(map_error)?;
+        }
+        self.set = wanted;
+        Ok(())
     }
 }
 
@@ -344,8 +377,8 @@ pub(crate) fn addresses_error(port: &str, error: io::Error) -> PortError {
     }
 }
 
-/// Why packets are left to the kernel, in the order of bpf/decide.h, where they come behind STEERED.
-const REASONS: [Event; 11] = [
+/// Why packets are left to the kernel, or dropped, in the order of bpf/decide.h, where they come behind STEERED.
+const REASONS: [Event; 13] = [
     Event::LeftArp,
     Event::LeftNotIp,
     Event::LeftGroup,
@@ -357,6 +390,8 @@ const REASONS: [Event; 11] = [
     Event::LeftQueue,
     Event::LeftClient,
     Event::LeftFamily,
+    Event::LeftOdd,
+    Event::Martian,
 ];
 
 /// Packets that a steering program has seen.
@@ -367,7 +402,7 @@ pub(crate) struct Steered {
 }
 
 impl Steered {
-    /// Adds the packets that were left to the kernel to the counts of a queue.
+    /// Adds the packets that were left to the kernel, or dropped, to the counts of a queue.
     pub(crate) fn add_to(&self, stats: &mut QueueStats) {
         for (&reason, &packets) in REASONS.iter().zip(&self.to_kernel) {
             stats.add(reason, packets);
@@ -377,7 +412,8 @@ impl Steered {
 
 impl std::fmt::Display for Steered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let to_kernel: u64 = self.to_kernel.iter().sum();
+        let left = REASONS.iter().zip(self.to_kernel).filter(|(reason, _)| reason.is_left_to_kernel());
+        let to_kernel: u64 = left.map(|(_, packets)| packets).sum();
         write!(f, "packets steered to us {}, left to the kernel {to_kernel}", self.to_sockets)
     }
 }

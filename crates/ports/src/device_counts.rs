@@ -10,6 +10,7 @@ use crate::interface::Interface;
 
 /// Packets and bytes one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct DeviceTraffic {
     /// Packets. What was merged, or is to be segmented, is one of them.
     pub packets: u64,
@@ -19,11 +20,47 @@ pub struct DeviceTraffic {
 
 /// What a device moved since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct DeviceCounts {
     /// Received.
     pub rx: DeviceTraffic,
     /// Sent.
     pub tx: DeviceTraffic,
+}
+
+impl std::ops::Add for DeviceTraffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl std::ops::Sub for DeviceTraffic {
+    type Output = Self;
+
+    /// Not below zero.
+    fn sub(self, other: Self) -> Self {
+        let (packets, bytes) =
+            (self.packets.saturating_sub(other.packets), self.bytes.saturating_sub(other.bytes));
+        Self { packets, bytes }
+    }
+}
+
+impl std::ops::Add for DeviceCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { rx: self.rx + other.rx, tx: self.tx + other.tx }
+    }
+}
+
+impl std::ops::Sub for DeviceCounts {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self { rx: self.rx - other.rx, tx: self.tx - other.tx }
+    }
 }
 
 /// The counts of all devices of the calling thread's network namespace at one moment, by name.

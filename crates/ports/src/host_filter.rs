@@ -220,9 +220,16 @@ mod tests {
                     filter.set_stations(&[station(takes_esp)]);
                     let vlans: Vec<_> = HOST_VLANS.into_iter().chain([(0, own)]).collect();
                     filter.set_vlans(&vlans);
-                    let xdp = af_xdp::decision(filter.mac, 1_500, &addresses, &vlans, takes_esp);
+                    let [xdp, tc] = af_xdp::decision(filter.mac, 1_500, &addresses, &vlans, takes_esp);
+                    // In tc there are no sockets, which would have ESP and VLANs that Linux does not know.
+                    let mut in_tc = filter.clone();
+                    in_tc.take_esp(false);
+                    let known: Vec<_> =
+                        vlans.iter().copied().filter(|(_, share)| *share != VlanShare::All).collect();
+                    in_tc.set_vlans(&known);
+                    let tc = (in_tc, std::cell::RefCell::new(tc));
                     let packet_sockets = af_packet::decision("left", &addresses, &vlans, takes_esp);
-                    (filter, std::cell::RefCell::new(xdp), packet_sockets)
+                    (filter, std::cell::RefCell::new(xdp), packet_sockets, tc)
                 });
             let [ours, tagged, esp, esp_in_udp, to_station, to_client, to_any_client, discovery] =
                 [const { std::cell::Cell::new(0) }; 8];
@@ -233,12 +240,15 @@ mod tests {
                     [TYPE_VLAN, TYPE_SERVICE_VLAN].map(Vec::from).contains(&frame[12..14].to_vec());
                 let tag = if is_tagged { TAG_BYTES } else { 0 };
                 let is_ipv6 = frame.get(12 + tag..14 + tag) == Some(&TYPE_IPV6);
-                for (filter, xdp, packet_sockets) in &deciders {
+                for (filter, xdp, packet_sockets, (in_tc, tc)) in &deciders {
                     let is_ours = !filter.is_hosts(&frame);
                     prop_assert_eq!((xdp.borrow_mut())(&frame), is_ours, "XDP");
                     // Packet sockets see whether a frame was merged, and so need not look at the packet's length. The
                     // kernel runs no tests of them with cut headers.
                     let shortest = ETHERNET_BYTES + tag + if is_ipv6 { 40 } else { 20 };
+                    if frame.len() >= shortest {
+                        prop_assert_eq!((tc.borrow_mut())(&frame), !in_tc.is_hosts(&frame), "tc");
+                    }
                     if frame.len() >= shortest
                         && (is_ours || !is_too_long(&frame[ETHERNET_BYTES + tag..], is_ipv6))
                     {

@@ -33,6 +33,15 @@ pub trait HostSteering {
     /// [`PortError::System`]; not expected.
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
 
+    /// Names IPv4 addresses from which nobody sends, instead of those named before: the host's, and the broadcast addresses of its
+    /// networks. Where all that is not forwarded in the kernel is Linux's, packets from them are dropped first.
+    ///
+    /// # Errors
+    /// As [`HostSteering::set_local_addresses`].
+    fn set_own_sources(&mut self, _sources: &[Ipv4Addr]) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Says whether ESP to the host's own addresses is ours: right behind the IP header (RFC 4303), or in UDP to port 4500
     /// (RFC 3948). It is Linux's at first; a change takes effect at once.
     ///
@@ -83,13 +92,19 @@ pub trait HostSteering {
         None
     }
 
-    /// Has transit that comes in forwarded in the kernel first, as by the port of this number; the rest is ours as before.
+    /// Has transit that comes in forwarded in the kernel first, as by the port of this number; the rest is ours as before, or may be
+    /// Linux's (`rest_is_linux`): then a tc program may take the place of generic XDP, which sees frames whole.
     /// Another call exchanges the one for the other, without a packet between.
     ///
     /// # Errors
     ///
     /// [`PortError::Unsupported`] where the port's packets come by no XDP program.
-    fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError>;
+    fn forward_in_kernel(
+        &mut self,
+        forwarding: &mut KernelForwarding,
+        port: u16,
+        rest_is_linux: bool,
+    ) -> Result<(), PortError>;
 
     /// Has all transit be ours again.
     ///
@@ -114,6 +129,8 @@ pub struct XdpWay {
     pub is_zero_copy: bool,
     /// Whether they are handed to a program that moves them in the kernel first.
     pub moves_in_kernel: bool,
+    /// Whether a tc program is in the place of the one of XDP, and all that is not forwarded by it is Linux's.
+    pub is_in_tc: bool,
 }
 
 /// A further link address of a port.

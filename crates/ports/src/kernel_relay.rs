@@ -112,6 +112,7 @@ impl RelayTables {
                 rx_bytes: sum.rx_bytes + rx_bytes,
                 tx_packets: sum.tx_packets + tx_packets,
                 tx_bytes: sum.tx_bytes + tx_bytes,
+                ..sum
             }
         })
     }
@@ -153,7 +154,7 @@ impl KernelRelay {
             .map_max_entries("COUNTS", processors as u32);
         let mut object = loader.load(OBJECT).map_err(|error| refused(&error))?;
         let fabric = Mapped::of::<Fabric>(&mut object, "FABRIC")?;
-        let counts_bytes = processors * MOST_LINKS * size_of::<KernelTraffic>();
+        let counts_bytes = processors * MOST_LINKS * size_of::<[u64; 4]>();
         let counts = Mapped::new(&mut object, "COUNTS", counts_bytes.next_multiple_of(4096))?;
         let wrong = |error: MapError| refused(&error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");

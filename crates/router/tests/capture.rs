@@ -82,7 +82,7 @@ fn what_linux_forwards_is_captured_too() {
         // The server may not listen yet.
         let (is_done, text) = bed.network.run("a", "timeout 20 iperf3 -c 10.0.2.2 -n 20M --json");
         sent = text;
-        is_done
+        is_done && sent.contains("sum_received")
     });
     assert!(is_done, "{sent}{}", server.printed());
     // Who sends breaks off what is on its way at the end.

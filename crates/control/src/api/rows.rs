@@ -43,7 +43,7 @@ pub struct PortRow {
     pub spec: String,
     /// The driver: `af_xdp`, `af_packet`, `dpdk`, ...; empty for a VLAN of another port.
     pub driver: String,
-    /// How the driver moves packets, where it has several ways: `zero-copy`, `copy`, `generic`.
+    /// How the driver moves packets, where it has several ways: `zero-copy`, `copy`, `generic`, `tc`.
     pub mode: String,
     /// Number of the interface that Linux has for it; 0 if there is none now.
     pub index: u32,

@@ -200,7 +200,12 @@ impl HostSteering for ScreenOf {
         left.map_err(|error| clients_error(&screen.port, error))
     }
 
-    fn forward_in_kernel(&mut self, _forwarding: &mut KernelForwarding, _port: u16) -> Result<(), PortError> {
+    fn forward_in_kernel(
+        &mut self,
+        _forwarding: &mut KernelForwarding,
+        _port: u16,
+        _rest_is_linux: bool,
+    ) -> Result<(), PortError> {
         let port = self.0.upgrade().map_or_else(String::new, |screen| screen.port.clone());
         let problem = "packets come to it by no XDP program; use the driver af_xdp".to_owned();
         Err(PortError::Unsupported { port, problem })

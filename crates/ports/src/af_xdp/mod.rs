@@ -67,7 +67,7 @@ mod tx;
 
 use packet::sync::lock;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -104,8 +104,8 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("ring", "SLOTS", "slots of each ring of a hardware queue (default 1024)"),
         option(
             "mode",
-            "native|generic|auto",
-            "XDP in the driver or in the kernel's stack (default auto)",
+            "native|generic|tc|auto",
+            "XDP in the driver or in the kernel's stack; tc: as generic, but a tc program forwards where Linux may have the rest (default auto)",
         ),
         option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
         option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
@@ -138,6 +138,8 @@ struct Options {
     zerocopy: Option<bool>,
     /// `None`: native when it is possible.
     mode: Option<XdpMode>,
+    /// Whether a tc program may take the place of generic XDP.
+    may_tc: bool,
     steer: Steer,
     busy_poll: Option<u16>,
 }
@@ -147,15 +149,22 @@ impl Options {
         let slots = spec.take_number("ring", (64, 1 << 15))?.unwrap_or(DEFAULT_SLOTS) as u32;
         let zerocopy =
             spec.take_choice("zerocopy", &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
-        let modes = [("auto", None), ("native", Some(XdpMode::Native)), ("generic", Some(XdpMode::Generic))];
+        let modes = [
+            ("auto", (None, true)),
+            ("native", (Some(XdpMode::Native), false)),
+            ("generic", (Some(XdpMode::Generic), false)),
+            ("tc", (Some(XdpMode::Generic), true)),
+        ];
         let steer = Steer::take(spec)?;
         let busy_poll = spec.take_number("busy_poll", (1, u64::from(u16::MAX)))?;
         let queues = spec.take_number("queues", (1, MOST_QUEUES as u64))?;
+        let (mode, may_tc) = spec.take_choice("mode", &modes)?.unwrap_or((None, true));
         Ok(Self {
             slots: slots.next_power_of_two(),
             queues: queues.map_or(MOST_QUEUES, |queues| queues as usize),
             zerocopy: zerocopy.flatten(),
-            mode: spec.take_choice("mode", &modes)?.flatten(),
+            mode,
+            may_tc,
             steer,
             busy_poll: busy_poll.map(|budget| budget as u16),
         })
@@ -199,6 +208,8 @@ struct Attached {
     leaves_unfinished: bool,
     /// Whether all frames to the interface's address are Linux's.
     gives_way: bool,
+    /// Why a tc program was refused, once it was.
+    tc_problem: Option<String>,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
 }
@@ -595,6 +606,41 @@ impl Shared {
         self.claim.keep_promiscuous()
     }
 
+    /// Forwards by a tc program, which has taken the place of the one of XDP, if it can be. Returns whether it does.
+    fn move_to_tc(&self, attached: &mut Attached, forwarding: &mut KernelForwarding, port: u16) -> bool {
+        if !self.options.may_tc || attached.mode != XdpMode::Generic || attached.tc_problem.is_some() {
+            return false;
+        }
+        let interface = self.claim.interface.kernel_name();
+        // Known before it is attached, as for XDP. The newest counts.
+        let passage = passage::enter(namespace(), attached.index, Passage::Marked);
+        match attached.program.forward_by_tc(forwarding, port, (self.name(), &interface)) {
+            Ok(()) => {
+                attached.passage = Some(passage);
+                true
+            }
+            Err(error) => {
+                (self.claim.warn)(&format!("{error}; generic XDP is used, which costs more"));
+                attached.tc_problem = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Has the program of XDP in the place of the one in tc, if there is one.
+    fn leave_tc(&self, attached: &mut Attached) -> Result<(), PortError> {
+        if !attached.program.is_in_tc() {
+            return Ok(());
+        }
+        let passage = passage::enter(namespace(), attached.index, Passage::Sealed);
+        let back = attached.program.attach(attached.index, attached.mode);
+        // However that went: where something filters, nothing is forwarded by tc any more.
+        let left = attached.program.leave_tc();
+        attached.passage = Some(passage);
+        back.map_err(|error| attach_error(self.name(), attached.mode, attached.is_veth, error))?;
+        left.map_err(|error| PortError::system(self.name(), "leaving the forwarding in tc", error))
+    }
+
     /// Attaches the program anew in `mode`. The sockets stay as they are.
     fn attach_again(&self, attached: &mut Attached, mode: XdpMode) -> Result<(), PortError> {
         let zerocopy = attached.zerocopy;
@@ -666,6 +712,7 @@ impl AfXdpPort {
             zerocopy: None,
             leaves_unfinished: false,
             gives_way: false,
+            tc_problem: None,
             largest_mtu: usize::MAX,
             tags: None,
             keeps_tags: false,
@@ -732,7 +779,8 @@ impl Port for AfXdpPort {
     fn xdp(&self) -> Option<XdpWay> {
         let attached = lock(&self.shared.attached);
         let moves_in_kernel = attached.program.moves_in_kernel();
-        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy?, moves_in_kernel })
+        let (mode, is_zero_copy) = (attached.mode, attached.zerocopy?);
+        Some(XdpWay { mode, is_zero_copy, moves_in_kernel, is_in_tc: attached.program.is_in_tc() })
     }
 
     fn relay_in_kernel(&mut self, relay: Option<(&mut KernelRelay, u16)>) -> Result<(), PortError> {
@@ -781,7 +829,7 @@ impl Port for AfXdpPort {
         shared.queues.store(queues, Ordering::Relaxed);
         let mut attached = lock(&shared.attached);
         // veth_enable_range_safe() leaves new queues without the program.
-        if attached.is_veth {
+        if attached.is_veth && !attached.program.is_in_tc() {
             let mode = attached.mode;
             shared.attach_again(&mut attached, mode)?;
         }
@@ -791,6 +839,7 @@ impl Port for AfXdpPort {
     fn mode(&self) -> &'static str {
         let attached = lock(&self.shared.attached);
         match (attached.mode, attached.zerocopy) {
+            _ if attached.program.is_in_tc() => "tc",
             (XdpMode::Generic, _) => "generic",
             (XdpMode::Native, Some(true)) => "zero-copy",
             (XdpMode::Native, _) => "copy",
@@ -801,6 +850,7 @@ impl Port for AfXdpPort {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {
             XdpMode::Native => "native",
+            XdpMode::Generic if attached.program.is_in_tc() => "generic, tc in its place",
             XdpMode::Generic => "generic",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
@@ -813,6 +863,11 @@ impl HostSteering for AfXdpPort {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         let failed = |error| addresses_error(self.shared.name(), error);
         lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
+    }
+
+    fn set_own_sources(&mut self, sources: &[Ipv4Addr]) -> Result<(), PortError> {
+        let failed = |error| addresses_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.own_sources.set(sources).map_err(failed)
     }
 
     fn take_esp(&mut self, takes: bool) -> Result<(), PortError> {
@@ -851,14 +906,26 @@ impl HostSteering for AfXdpPort {
         self.shared.follow_link(&mut attached)
     }
 
-    fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError> {
-        let failed = |error| PortError::system(self.shared.name(), "joining the forwarding in the kernel", error);
-        lock(&self.shared.attached).program.forward_by(forwarding, port).map_err(failed)
+    fn forward_in_kernel(
+        &mut self,
+        forwarding: &mut KernelForwarding,
+        port: u16,
+        rest_is_linux: bool,
+    ) -> Result<(), PortError> {
+        let (shared, mut attached) = (&self.shared, lock(&self.shared.attached));
+        if rest_is_linux && shared.move_to_tc(&mut attached, forwarding, port) {
+            return Ok(());
+        }
+        let failed = |error| PortError::system(shared.name(), "joining the forwarding in the kernel", error);
+        attached.program.forward_by(forwarding, port).map_err(failed)?;
+        shared.leave_tc(&mut attached)
     }
 
     fn forward_here(&mut self) -> Result<(), PortError> {
-        let failed = |error| PortError::system(self.shared.name(), "leaving the forwarding in the kernel", error);
-        lock(&self.shared.attached).program.forward_nothing().map_err(failed)
+        let (shared, mut attached) = (&self.shared, lock(&self.shared.attached));
+        let failed = |error| PortError::system(shared.name(), "leaving the forwarding in the kernel", error);
+        attached.program.forward_nothing().map_err(failed)?;
+        shared.leave_tc(&mut attached)
     }
 
     fn follow_link(&mut self) -> Result<(), PortError> {

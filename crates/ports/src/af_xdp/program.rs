@@ -1,4 +1,4 @@
-//! The BPF program that says whose a packet is (`bpf/steer_xdp.c`): loaded, attached, filled with sockets and addresses.
+//! The BPF program that says whose a packet is (`bpf/steer.c`): loaded, attached, filled with sockets and addresses.
 //!
 //! It is attached by a BPF link (Linux 5.9), which lives as long as its file descriptor: however this process ends, the
 //! kernel takes the program off the interface, and the interface is as it was.
@@ -13,17 +13,23 @@ use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfError, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
-use crate::{PortError, XdpMode};
-use crate::bpf::{Counters, LocalAddresses, Stations, Vlans, load, load_error, loader, map_error, program_io_error, verify};
+use crate::{KernelForwarding, PortError, XdpMode};
+use crate::bpf::{
+    Counters, LocalAddresses, OwnSources, Stations, Vlans, attach_at_ingress, classifier, load, load_error, loader, map_error,
+    program_io_error, verify,
+};
 use crate::error::missing_resource;
 use crate::host::passage;
 use crate::host_steering::Steer;
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_xdp.o"));
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
 
-/// The programs of the object: the one that is attached, and the one that gives packets to sockets.
+/// The programs of the object: those that are attached, and behind them the one that gives packets to sockets and the one that leaves
+/// them to Linux.
 const STEER: &str = "steer";
 const TO_SOCKET: &str = "to_socket";
+const STEER_TC: &str = "steer_tc";
+const TO_LINUX: &str = "to_linux";
 /// Places in `FORWARD`.
 const MOVES: u32 = 0;
 const SEES: u32 = 1;
@@ -44,17 +50,21 @@ pub(crate) trait Stage {
 
 /// The loaded program and its maps.
 pub(super) struct Program {
-    // The link before the program: detached first.
+    // The links before the programs: detached first.
     link: Option<FdLink>,
+    tc: Option<FdLink>,
     sockets: XskMap<MapData>,
     interface: Array<MapData, InterfaceEntry>,
     forward: ProgramArray<MapData>,
+    forward_tc: ProgramArray<MapData>,
     /// Whether there is a program in `forward`.
     moves_in_kernel: bool,
     /// The host's own addresses.
     pub(super) local: LocalAddresses,
     /// What is ours of which VLANs.
     pub(super) vlans: Vlans,
+    /// Addresses from which nobody sends.
+    pub(super) own_sources: OwnSources,
     /// Further link addresses.
     pub(super) stations: Stations,
     counters: Arc<Counters>,
@@ -76,16 +86,19 @@ impl Program {
             .map_max_entries("SOCKETS", queues);
         let mut object = load(port, &mut loader, OBJECT)?;
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let maps = (take("SOCKETS"), take("LINK"), take("FORWARD"));
+        let maps = (take("SOCKETS"), take("LINK"), take("FORWARD"), take("FORWARD_TC"));
         let wrong = |error: MapError| load_error(port, &error);
         let mut program = Self {
             link: None,
+            tc: None,
             sockets: maps.0.try_into().map_err(wrong)?,
             interface: maps.1.try_into().map_err(wrong)?,
             forward: maps.2.try_into().map_err(wrong)?,
+            forward_tc: maps.3.try_into().map_err(wrong)?,
             moves_in_kernel: false,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
+            own_sources: OwnSources::of(port, &mut object)?,
             stations: Stations::of(port, &mut object)?,
             counters: Arc::new(Counters::of(port, &mut object)?),
             object,
@@ -113,6 +126,42 @@ impl Program {
         Ok(())
     }
 
+    /// Moves over to tc, on this interface: what is ours is handed to a program there, and the rest is Linux's. Another call exchanges the
+    /// one for the other.
+    pub(super) fn forward_by_tc(
+        &mut self,
+        forwarding: &mut KernelForwarding,
+        port: u16,
+        interface: (&str, &str),
+    ) -> Result<(), PortError> {
+        let (name, kernel_name) = interface;
+        let failed = |error| PortError::system(name, "joining the forwarding in tc", error);
+        let to_linux = classifier(name, &mut self.object, TO_LINUX)?.fd().map_err(io::Error::other);
+        forwarding.set_rest_tc(port, to_linux.map_err(failed)?).map_err(failed)?;
+        let [forward, see] = forwarding.tc_fds().map_err(failed)?;
+        self.forward_tc.set(SEES, &see, 0).map_err(|error| failed(map_error(error)))?;
+        self.forward_tc.set(MOVES, &forward, 0).map_err(|error| failed(map_error(error)))?;
+        if self.tc.is_none() {
+            let program = classifier(name, &mut self.object, STEER_TC)?;
+            self.tc = Some(attach_at_ingress(name, program, kernel_name)?);
+        }
+        // While both are there, what XDP leaves to the kernel is counted twice.
+        self.link = None;
+        self.moves_in_kernel = true;
+        clear(&mut self.forward).map_err(failed)
+    }
+
+    /// Whether packets are steered in tc.
+    pub(super) fn is_in_tc(&self) -> bool {
+        self.tc.is_some()
+    }
+
+    /// Takes the program off tc. That of XDP should be there before.
+    pub(super) fn leave_tc(&mut self) -> io::Result<()> {
+        self.tc = None;
+        clear(&mut self.forward_tc)
+    }
+
     /// Whether packets are handed to such a program.
     pub(super) fn moves_in_kernel(&self) -> bool {
         self.moves_in_kernel
@@ -120,17 +169,15 @@ impl Program {
 
     /// Hands all that is ours to the sockets.
     pub(super) fn forward_nothing(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.moves_in_kernel) {
-            self.forward.clear_index(&MOVES).map_err(map_error)?;
-            // There may be none.
-            let _ = self.forward.clear_index(&SEES);
-        }
-        Ok(())
+        self.moves_in_kernel = false;
+        clear(&mut self.forward).and(clear(&mut self.forward_tc))
     }
 
-    /// Takes the program off its interface.
+    /// Takes the programs off their interface. Where one was in tc, nothing is handed to a program that moves packets until that is said
+    /// again.
     pub(super) fn detach(&mut self) {
         self.link = None;
+        self.moves_in_kernel &= self.tc.take().is_none();
     }
 
     /// Attaches the program to an interface, instead of the one it was attached to.
@@ -186,10 +233,33 @@ impl Program {
         self.xdp(STEER).test_run(options).unwrap().return_value == 4 // XDP_REDIRECT
     }
 
+    /// Has this program run in tc behind the one that steers.
+    #[cfg(test)]
+    pub(super) fn hand_to_in_tc(&mut self, program: &ProgramFd) {
+        self.forward_tc.set(MOVES, program, 0).unwrap();
+    }
+
+    /// What is said in tc of a frame.
+    #[cfg(test)]
+    pub(super) fn said_in_tc(&mut self, frame: &[u8]) -> u32 {
+        crate::bpf::test_run(classifier("", &mut self.object, STEER_TC).unwrap(), frame).unwrap().0
+    }
+
     /// What counts its packets.
     pub(super) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
+}
+
+/// Hands packets to no program any more; there may be none.
+fn clear(programs: &mut ProgramArray<MapData>) -> io::Result<()> {
+    for place in [MOVES, SEES] {
+        match programs.clear_index(&place).map_err(map_error) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Another program is in the way.

@@ -18,15 +18,19 @@ fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
 }
 
-/// Whether the program of an interface with these local addresses and VLANs takes a frame for ours: with ESP, and without all that is
-/// for clients of DHCP, or the other way round.
+/// Says whether a frame is ours.
+type Decide = Box<dyn FnMut(&[u8]) -> bool>;
+
+/// Whether the programs of an interface with these local addresses and VLANs take a frame for ours, that of XDP, and that of tc for one
+/// to forward: with ESP, and without all that is for clients of DHCP, or the other way round.
 pub(crate) fn decision(
     mac: MacAddr,
     mtu: usize,
     addresses: &[std::net::IpAddr],
     vlans: &[(crate::VlanId, crate::VlanShare)],
     takes_esp: bool,
-) -> impl FnMut(&[u8]) -> bool + use<> {
+) -> [Decide; 2] {
+    let program = || {
     let mut program = super::Program::load("left", 1, Steer::Transit).unwrap();
     program.set_interface(mac, mtu, false).unwrap();
     program.local.set(addresses).unwrap();
@@ -34,13 +38,24 @@ pub(crate) fn decision(
     program.local.take_esp(takes_esp).unwrap();
     program.local.leave_clients(takes_esp).unwrap();
     program.stations.set(&[crate::testing::station(takes_esp)]).unwrap();
+        program
+    };
+    let (mut xdp, mut tc) = (program(), program());
     let (family, kind) = (rustix::net::AddressFamily::XDP, rustix::net::SocketType::RAW);
     let socket = rustix::net::socket(family, kind, None).unwrap();
-    program.add_socket(0, &socket).unwrap();
-    move |frame| {
+    xdp.add_socket(0, &socket).unwrap();
+    let mut dropping = crate::host::dropping();
+    tc.hand_to_in_tc(crate::bpf::classifier("", &mut dropping, "inject").unwrap().fd().unwrap());
+    let by_xdp = move |frame: &[u8]| {
         let _open = &socket;
-        program.is_ours(frame)
-    }
+        xdp.is_ours(frame)
+    };
+    const DROPPED: u32 = 2;
+    let by_tc = move |frame: &[u8]| {
+        let _loaded = &dropping;
+        tc.said_in_tc(frame) == DROPPED
+    };
+    [Box::new(by_xdp), Box::new(by_tc)]
 }
 
 fn frames(count: u32, length: usize) -> Vec<Vec<u8>> {
@@ -600,7 +615,7 @@ fn errors_say_what_to_do() {
         veth_pair("left", "right");
         assert_eq!(
             message("af_xdp:left?mode=fast"),
-            "port `af_xdp:left?mode=fast`: `mode=fast` is wrong: `auto` or `native` or `generic` is expected"
+            "port `af_xdp:left?mode=fast`: `mode=fast` is wrong: `auto` or `native` or `generic` or `tc` is expected"
         );
         ip("link set left mtu 1711");
         let error = open("af_xdp:left").take_rx(0).unwrap().prepare(&mut pool(64)).unwrap_err().to_string();

@@ -144,6 +144,14 @@ pub(crate) fn drop_all(port: &str, interface: &str) -> Result<FdLink, PortError>
     attach_at_ingress(port, classifier(port, &mut object, "inject")?, interface)
 }
 
+/// The program loaded, which drops what has no tag beside it.
+#[cfg(test)]
+pub(crate) fn dropping() -> aya::Ebpf {
+    let mut object = load("", &mut loader(), OBJECT).unwrap();
+    classifier("", &mut object, "inject").unwrap();
+    object
+}
+
 /// Has the kernel send nothing out by the device. Linux 5.0 or newer.
 fn set_no_carrier(file: &OwnedFd) -> io::Result<()> {
     let carrier: libc::c_int = 0;

@@ -52,6 +52,8 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
     open: |spec, options| Ok(Box::new(HostPort::open(spec, options)?)),
 };
 pub(crate) use crate::host::device::drop_all;
+#[cfg(test)]
+pub(crate) use crate::host::device::dropping;
 use crate::host::passage::Passage;
 use crate::interface::Interface;
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};

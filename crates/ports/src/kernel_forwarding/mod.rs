@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray, RingBuf};
-use aya::programs::{ProgramFd, Xdp};
+use aya::programs::{ProgramFd, SchedClassifier, Xdp};
 use aya::{Ebpf, Pod, include_bytes_aligned};
 use packet::flow::FlowKey;
 use packet::multipath::PathPolicies;
@@ -27,6 +27,7 @@ pub use self::access_list::{KernelHits, KernelList, KernelRules};
 pub use self::losses::{KernelLosses, LossCounter};
 pub use self::samples::KernelSample;
 use self::samples::{Draw, Sampling};
+use crate::DeviceTraffic;
 use crate::af_xdp::Stage;
 use crate::bpf::{address_bits, loader, map_error, refusal, test_run, verify};
 use crate::error::missing_resource;
@@ -42,9 +43,12 @@ static OBJECTS: [(usize, &[u8]); 5] = [
     (256 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_256.o"))),
 ];
 
-/// The programs of an object: the one that forwards, and the one that sees what the steering program leaves to Linux.
+/// The programs of an object: the one that forwards, and the one that sees what the steering program leaves to Linux; for XDP and
+/// for tc.
 const FORWARD: &str = "forward";
 const SEE: &str = "see";
+const FORWARD_TC: &str = "forward_tc";
+const SEE_TC: &str = "see_tc";
 /// As in `bpf/forward.c`.
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
@@ -98,6 +102,8 @@ pub struct KernelTraffic {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// How much more that is than frames: one in which several packets are merged has its headers once.
+    pub merged_tx: DeviceTraffic,
 }
 
 /// `struct traffic` of the program.
@@ -121,6 +127,7 @@ impl std::ops::Add for KernelTraffic {
             rx_bytes: self.rx_bytes + other.rx_bytes,
             tx_packets: self.tx_packets + other.tx_packets,
             tx_bytes: self.tx_bytes + other.tx_bytes,
+            merged_tx: self.merged_tx + other.merged_tx,
         }
     }
 }
@@ -157,7 +164,7 @@ pub struct KernelPort {
 pub enum XdpMode {
     /// In the interface's driver.
     Native = 1,
-    /// In the kernel's stack: every interface can, and it costs more.
+    /// In the kernel's stack: every interface can, and it costs more. A tc program counts as one there.
     Generic,
 }
 
@@ -195,6 +202,7 @@ pub struct KernelForwarding {
     lists: Vec<KernelList>,
     ways: DevMap<MapData>,
     rest: ProgramArray<MapData>,
+    rest_tc: ProgramArray<MapData>,
     traffic: PerCpuArray<MapData, PortCounts>,
     samples: RingBuf<MapData>,
 }
@@ -236,7 +244,8 @@ impl KernelForwarding {
         }
         let wrong = |error: MapError| refused(&error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let (ways, rest, traffic, samples) = (take("WAYS"), take("REST"), take("TRAFFIC"), take("SAMPLES"));
+        let (ways, traffic, samples) = (take("WAYS"), take("TRAFFIC"), take("SAMPLES"));
+        let (rest, rest_tc) = (take("REST"), take("REST_TC"));
         let (first, owner) = (tables.first(), Box::new(tables));
         #[allow(unsafe_code, reason = "the memory is that of a map")]
         // SAFETY: the mapping is as long as that, new and zero, and lives as long as its owner. The program reads it as
@@ -249,6 +258,7 @@ impl KernelForwarding {
             lists,
             ways: ways.try_into().map_err(wrong)?,
             rest: rest.try_into().map_err(wrong)?,
+            rest_tc: rest_tc.try_into().map_err(wrong)?,
             traffic: traffic.try_into().map_err(wrong)?,
             samples: samples.try_into().map_err(wrong)?,
         };
@@ -297,6 +307,27 @@ impl KernelForwarding {
         program.try_into().expect("it is an XDP program")
     }
 
+    /// A program for tc. It is loaded when a port first asks for it.
+    fn tc_program(&mut self, name: &str) -> io::Result<&mut SchedClassifier> {
+        let program = self.object.program_mut(name).expect("the object has this program");
+        let program: &mut SchedClassifier = program.try_into().expect("it is a classifier");
+        if program.fd().is_err() {
+            verify(|| program.load()).map_err(|error| refused(&error))?;
+        }
+        Ok(program)
+    }
+
+    /// Both programs for tc: the one that forwards, and the one that sees what the steering program leaves to Linux.
+    pub(crate) fn tc_fds(&mut self) -> io::Result<[ProgramFd; 2]> {
+        let mut fd = |name| self.tc_program(name)?.fd().map_err(io::Error::other)?.try_clone();
+        Ok([fd(FORWARD_TC)?, fd(SEE_TC)?])
+    }
+
+    /// Says which program for tc counts what came in by the port of this number and is left to Linux.
+    pub(crate) fn set_rest_tc(&mut self, port: u16, program: &ProgramFd) -> io::Result<()> {
+        self.rest_tc.set(port.into(), program, 0).map_err(map_error)
+    }
+
     /// Runs the program on a frame, as if it came in by the loopback interface; for tests. Returns what the program says, and the
     /// frame then.
     ///
@@ -305,6 +336,15 @@ impl KernelForwarding {
     /// The kernel has no test runs, or refuses the frame.
     pub fn test_run(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         test_run(self.program(FORWARD), frame)
+    }
+
+    /// The same in tc, where a frame has no tag beside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`KernelForwarding::test_run`], or the kernel refuses the program.
+    pub fn test_run_in_tc(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        test_run(self.tc_program(FORWARD_TC)?, frame)
     }
 
     fn links(&self) -> &Links {

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use packet::random::SplitMix64;
 use testbed::is_root;
 
-use super::tests::{KEY, Kernel, REDIRECTED, ipv4, ipv6, run};
+use super::tests::{Hook, KEY, Kernel, REDIRECTED, ipv4, ipv6, run};
 use super::*;
 
 const DESTINATIONS: usize = 64;
@@ -104,7 +104,8 @@ struct Seen {
 
 /// Runs an object until it has run so often, or has answered wrongly if that is what is waited for.
 fn stress(object: &'static [u8], runs: u64, until_wrong: bool) -> Seen {
-    let mut kernel = Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY, false).unwrap());
+    let mut kernel =
+        Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY, false).unwrap(), Hook::Xdp);
     let mut routes: Vec<_> = (0..DESTINATIONS).map(|number| Routes::new(number, &mut kernel.fib)).collect();
     kernel.fib.publish();
     kernel.share();
@@ -182,7 +183,8 @@ fn denying(class: u16) -> KernelRules {
 
 /// Runs a program while lists that deny all packets are exchanged; how many it forwarded. Ends at the first if `until_one`.
 fn forwarded_by_mixed_lists(object: &'static [u8], wait: fn(), until_one: bool) -> u64 {
-    let mut kernel = Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY, true).unwrap());
+    let mut kernel =
+        Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY, true).unwrap(), Hook::Xdp);
     let next_hop = kernel.fib.next_hops_mut().add(way(0, 0)).unwrap();
     kernel.fib.insert(MAIN, "0.0.0.0/0".parse().unwrap(), next_hop).unwrap();
     kernel.fib.publish();

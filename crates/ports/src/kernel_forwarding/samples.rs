@@ -78,7 +78,7 @@ mod tests {
     use fib::{Adjacency, MAIN, NextHop};
     use packet::checksum;
 
-    use super::super::tests::{Kernel, PORT, REDIRECTED, ipv4, run};
+    use super::super::tests::{Hook, Kernel, PORT, REDIRECTED, ipv4, run};
     use super::super::*;
     use super::KernelSample;
     use crate::Links;
@@ -86,7 +86,8 @@ mod tests {
 
     /// Forwards from port 0 to port 1.
     fn kernel() -> Kernel {
-        let mut kernel = Kernel::with(KernelForwarding::load(0, super::super::tests::KEY, false).unwrap());
+        let mut kernel =
+            Kernel::with(KernelForwarding::load(0, super::super::tests::KEY, false).unwrap(), Hook::Xdp);
         let next_hop = NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
         let next_hop = kernel.fib.next_hops_mut().add(next_hop).unwrap();
         kernel.fib.insert(MAIN, "11.0.0.0/8".parse().unwrap(), next_hop).unwrap();
@@ -191,7 +192,7 @@ mod tests {
             rx.prepare(&mut pool).unwrap();
             let mac = port.info().mac;
             let host = port.host().unwrap();
-            host.forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
+            host.forward_in_kernel(&mut kernel.forwarding, 0, false).unwrap();
             host.leave_unfinished_checksums(true).unwrap();
             kernel.forwarding.set_sampling(1, 1_024);
             // UDP whose checksum is that of the pseudo-header.

@@ -61,8 +61,28 @@ fn the_program_is_loaded_though_signals_interrupt_the_verifier() {
     });
 }
 
+/// Where the program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    Xdp,
+    Tc,
+}
+
+impl Hook {
+    const ALL: [Self; 2] = [Self::Xdp, Self::Tc];
+
+    /// What counts as that among modes.
+    fn mode(self) -> XdpMode {
+        match self {
+            Self::Xdp => XdpMode::Native,
+            Self::Tc => XdpMode::Generic,
+        }
+    }
+}
+
 /// The program, with tables that it shares.
 pub(super) struct Kernel {
+    hook: Hook,
     pub(super) forwarding: KernelForwarding,
     pub(super) fib: Fib<Adjacency>,
     region: Arc<Region>,
@@ -70,19 +90,19 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    fn new(least_bytes: usize) -> Self {
-        Self::with(KernelForwarding::load(least_bytes, KEY, false).unwrap())
+    fn new(least_bytes: usize, hook: Hook) -> Self {
+        Self::with(KernelForwarding::load(least_bytes, KEY, false).unwrap(), hook)
     }
 
     /// Port 0 receives, ports 1 to 9 send.
-    pub(super) fn with(mut forwarding: KernelForwarding) -> Self {
+    pub(super) fn with(mut forwarding: KernelForwarding, hook: Hook) -> Self {
         let region = Region::new(forwarding.take_tables().unwrap());
         for number in 0..10 {
-            let receives = (number == 0).then_some(XdpMode::Native);
+            let receives = (number == 0).then_some(hook.mode());
             forwarding.set_port(number, KernelPort { receives, sends: number != 0, ..PORT }).unwrap();
         }
         let hash = PathHash { key: KEY, policies: Arc::new(PathPolicies::default()) };
-        Self { forwarding, fib: Fib::new().unwrap(), region, hash }
+        Self { hook, forwarding, fib: Fib::new().unwrap(), region, hash }
     }
 
     /// Lets the program read the tables.
@@ -92,7 +112,10 @@ impl Kernel {
     }
 
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
-        run(&mut self.forwarding, frame)
+        match self.hook {
+            Hook::Xdp => run(&mut self.forwarding, frame),
+            Hook::Tc => run_in_tc(&mut self.forwarding, frame),
+        }
     }
 
     /// What the router says: the frame as it is forwarded, if it is.
@@ -117,13 +140,30 @@ impl Kernel {
             }
             _ => packet[7] -= 1,
         }
-        Some([adjacency.rewrite(), &packet].concat())
+        let mut rewrite = adjacency.rewrite().to_vec();
+        if self.hook == Hook::Tc && rewrite.len() > 14 {
+            // The tag lies beside.
+            rewrite.drain(12..16);
+        }
+        Some([rewrite, packet].concat())
     }
 }
 
 /// Runs the program; what it says, and the frame then.
 pub(super) fn run(forwarding: &mut KernelForwarding, frame: &[u8]) -> (u32, Vec<u8>) {
     forwarding.test_run(frame).unwrap()
+}
+
+/// The same in tc, in the words of XDP.
+fn run_in_tc(forwarding: &mut KernelForwarding, frame: &[u8]) -> (u32, Vec<u8>) {
+    const NEXT: u32 = u32::MAX;
+    const TC_REDIRECTED: u32 = 7;
+    let (said, now) = forwarding.test_run_in_tc(frame).unwrap();
+    match said {
+        NEXT => (PASSED, now),
+        TC_REDIRECTED => (REDIRECTED, now),
+        _ => panic!("it said {said} of {frame:02x?}"),
+    }
 }
 
 fn word(bytes: &[u8]) -> u32 {
@@ -203,11 +243,14 @@ fn add_routes(fib: &mut Fib<Adjacency>, numbers: &[NextHopIndex], count: usize, 
 
 #[test]
 fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for() {
-    if !is_root() {
-        return;
+    if is_root() {
+        Hook::ALL.into_iter().for_each(it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for_at);
     }
+}
+
+fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for_at(hook: Hook) {
     let mut random = SplitMix64::new(1);
-    let mut kernel = Kernel::new(32 << 20);
+    let mut kernel = Kernel::new(32 << 20, hook);
     let numbers = add_next_hops(&mut kernel.fib);
     // Before the program reads them, and after.
     for round in 0..3 {
@@ -251,12 +294,32 @@ fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for() {
     assert!(!kernel.fib.is_shared_whole());
 }
 
+/// Has an ICMP message quote a packet of one of a few flows, all of its header or most of it. The message's kind is mostly an error's.
+fn put_inside(frame: &mut Vec<u8>, bits: u64, is_cut: bool) {
+    let (flow, kind) = (bits as u8 & 3, (bits >> 8) as u8 % 13);
+    let (inner, message) = match frame[12] {
+        0x08 => (ipv4(0x0a00_0000 + u32::from(flow), 0x0b00_0001, 6, 0)[14..34].to_vec(), 34),
+        _ => (ipv6(0x2001 << 112 | u128::from(flow), 0x2001 << 112 | 1, 6, 0)[14..54].to_vec(), 54),
+    };
+    frame.truncate(message);
+    frame.extend([kind, 0, 0, 0, 0, 0, 0, 0]);
+    frame.extend(&inner[..inner.len() - usize::from(is_cut)]);
+    let (place, bytes) = if message == 34 { (16, frame.len() - 14) } else { (18, frame.len() - 54) };
+    frame[place..place + 2].copy_from_slice(&(bytes as u16).to_be_bytes());
+    if message == 34 {
+        refresh(frame);
+    }
+}
+
 #[test]
 fn members_of_groups_are_those_of_the_graph_by_every_policy() {
-    if !is_root() {
-        return;
+    if is_root() {
+        Hook::ALL.into_iter().for_each(members_of_groups_are_those_of_the_graph_by_every_policy_at);
     }
-    let mut kernel = Kernel::new(16 << 20);
+}
+
+fn members_of_groups_are_those_of_the_graph_by_every_policy_at(hook: Hook) {
+    let mut kernel = Kernel::new(16 << 20, hook);
     let numbers = add_next_hops(&mut kernel.fib);
     for prefix in ["0.0.0.0/0", "::/0"] {
         kernel.fib.insert(MAIN, prefix.parse().unwrap(), numbers[numbers.len() - 1]).unwrap();
@@ -279,12 +342,14 @@ fn members_of_groups_are_those_of_the_graph_by_every_policy() {
             let mut six = ipv6(0x2001 << 112 | u128::from(bits >> 48), 0x2001 << 112 | 1, protocol, ports);
             six[15] |= bits as u8 >> 4;
             six[17] = (bits >> 8) as u8;
-            let (frame, icmp, errors): (_, _, &[u8]) =
-                if round % 2 == 0 { (four, 1, &[3, 4, 5, 11, 12]) } else { (six, 58, &[1, 2, 3, 4]) };
-            let kind = ports.to_be_bytes()[0];
+            let mut frame = if round % 2 == 0 { four } else { six };
+            if matches!(protocol, 1 | 58) && round % 3 > 0 {
+                // A packet inside, whole or not, of an error or not.
+                put_inside(&mut frame, random.next_u64(), round % 9 == 8);
+            }
             let is_tunnel = matches!(protocol, 4 | 41 | 47);
             let is_for_graph = match policy {
-                0 => protocol == icmp && errors.contains(&kind),
+                0 => false,
                 2 => is_tunnel,
                 3 => is_tunnel && fields > 0x3f,
                 1 => false,
@@ -313,10 +378,13 @@ fn members_of_groups_are_those_of_the_graph_by_every_policy() {
 
 #[test]
 fn what_is_not_ordinary_goes_on_as_it_came() {
-    if !is_root() {
-        return;
+    if is_root() {
+        Hook::ALL.into_iter().for_each(what_is_not_ordinary_goes_on_as_it_came_at);
     }
-    let mut kernel = Kernel::new(16 << 20);
+}
+
+fn what_is_not_ordinary_goes_on_as_it_came_at(hook: Hook) {
+    let mut kernel = Kernel::new(16 << 20, hook);
     let numbers = add_next_hops(&mut kernel.fib);
     for prefix in ["0.0.0.0/0", "::/0"] {
         kernel.fib.insert(MAIN, prefix.parse().unwrap(), numbers[0]).unwrap();
@@ -377,6 +445,10 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
         good[1][..53].to_vec(),
     ];
     for frame in odd {
+        // The kernel runs no tests in tc of cut headers.
+        if hook == Hook::Tc && frame.len() < 54 {
+            continue;
+        }
         assert_eq!(kernel.run(&frame), (PASSED, frame));
     }
     // Sources that are the host's own.
@@ -389,7 +461,7 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
     let port = KernelPort { sends: true, ..PORT };
     for (change, said) in [
         (KernelPort { sends: false, ..port }, PASSED),
-        (KernelPort { sends_native: false, ..port }, PASSED),
+        (KernelPort { sends_native: false, ..port }, if hook == Hook::Xdp { PASSED } else { REDIRECTED }),
         (KernelPort { mtu: 27, ..port }, PASSED),
         (KernelPort { mtu: 28, ..port }, REDIRECTED),
         (KernelPort { longest: [27, 1_500], ..port }, PASSED),
@@ -411,10 +483,13 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
 
 #[test]
 fn it_believes_sources_or_leaves_them_to_be_judged() {
-    if !is_root() {
-        return;
+    if is_root() {
+        Hook::ALL.into_iter().for_each(it_believes_sources_or_leaves_them_to_be_judged_at);
     }
-    let mut kernel = Kernel::new(16 << 20);
+}
+
+fn it_believes_sources_or_leaves_them_to_be_judged_at(hook: Hook) {
+    let mut kernel = Kernel::new(16 << 20, hook);
     let numbers = add_next_hops(&mut kernel.fib);
     let back = Adjacency::ethernet(0, [1; 6], [7; 6], [8, 0]);
     let back = kernel.fib.next_hops_mut().add(NextHop::Forward(back)).unwrap();
@@ -426,7 +501,7 @@ fn it_believes_sources_or_leaves_them_to_be_judged() {
     }
     kernel.fib.publish();
     kernel.share();
-    let receiving = KernelPort { receives: Some(XdpMode::Native), ..PORT };
+    let receiving = KernelPort { receives: Some(hook.mode()), ..PORT };
     for (sources, expected) in [
         (Sources::All, [REDIRECTED; 4]),
         (Sources::Loose, [REDIRECTED, REDIRECTED, PASSED, PASSED]),
@@ -509,11 +584,14 @@ fn by_rules<A: Family>(
 
 #[test]
 fn policy_rules_choose_the_tables_as_the_router_evaluates_them() {
-    if !is_root() {
-        return;
+    if is_root() {
+        Hook::ALL.into_iter().for_each(policy_rules_choose_the_tables_as_the_router_evaluates_them_at);
     }
+}
+
+fn policy_rules_choose_the_tables_as_the_router_evaluates_them_at(hook: Hook) {
     let mut random = SplitMix64::new(3);
-    let mut kernel = Kernel::new(64 << 20);
+    let mut kernel = Kernel::new(64 << 20, hook);
     let numbers = add_next_hops(&mut kernel.fib);
     let back = Adjacency::ethernet(IN, [1; 6], [7; 6], [8, 0]);
     let back = kernel.fib.next_hops_mut().add(NextHop::Forward(back)).unwrap();
@@ -558,7 +636,7 @@ fn policy_rules_choose_the_tables_as_the_router_evaluates_them() {
             kernel.fib.publish();
         }
         let sources = [Sources::All, Sources::Loose, Sources::Strict][round % 3];
-        let receiving = KernelPort { receives: Some(XdpMode::Native), sources: [sources; 2], ..PORT };
+        let receiving = KernelPort { receives: Some(hook.mode()), sources: [sources; 2], ..PORT };
         kernel.forwarding.set_port(IN, receiving).unwrap();
         for _ in 0..40 {
             let pair = [random.next_u64(), random.next_u64()];
@@ -594,7 +672,7 @@ fn tags_come_and_go() {
     if !is_root() {
         return;
     }
-    let mut kernel = Kernel::new(16 << 20);
+    let mut kernel = Kernel::new(16 << 20, Hook::Xdp);
     add_next_hops(&mut kernel.fib);
     // Port 0 has VLANs 5 and 6; the former is port 9, which receives too.
     let vlan = KernelPort { receives: Some(XdpMode::Native), sends: true, is_vlan: true, ..PORT };
@@ -639,7 +717,7 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
         veth_pair("out", "far");
         // Without NAPI the far end takes nothing that is redirected.
         command("ethtool", "-K far gro off");
-        let mut kernel = Kernel::new(16 << 20);
+        let mut kernel = Kernel::new(16 << 20, Hook::Xdp);
         let number = |name: &str| Links::ask().unwrap().named(name).unwrap().index;
         let [right, out] = ["right", "out"].map(number);
         let receives = KernelPort { interface: right, receives: Some(XdpMode::Native), ..PORT };
@@ -661,7 +739,7 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
         let mut rx = port.take_rx(0).unwrap();
         begin(&mut *rx, &mut pool);
         let mac = port.info().mac;
-        port.host().unwrap().forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
+        port.host().unwrap().forward_in_kernel(&mut kernel.forwarding, 0, false).unwrap();
         let mut frame = ipv4(0x0a00_0001, 0x0b00_0001, 17, 5);
         frame[..6].copy_from_slice(&mac.0);
         let frames = vec![frame; 10];
@@ -707,7 +785,7 @@ fn esp_to_the_host_goes_to_the_socket_past_the_program() {
     in_namespace(|| {
         veth_pair("left", "right");
         veth_pair("out", "far");
-        let mut kernel = Kernel::new(16 << 20);
+        let mut kernel = Kernel::new(16 << 20, Hook::Xdp);
         let number = |name: &str| Links::ask().unwrap().named(name).unwrap().index;
         let receives = KernelPort { interface: number("right"), receives: Some(XdpMode::Native), ..PORT };
         kernel.forwarding.set_port(0, receives).unwrap();
@@ -736,7 +814,7 @@ fn esp_to_the_host_goes_to_the_socket_past_the_program() {
         for in_kernel in [true, false, true] {
             let host = port.host().unwrap();
             if in_kernel {
-                host.forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
+                host.forward_in_kernel(&mut kernel.forwarding, 0, false).unwrap();
             } else {
                 host.forward_here().unwrap();
             }
@@ -762,7 +840,7 @@ fn packets_to_an_interface_that_is_gone_go_on_as_they_came() {
     in_namespace(|| {
         veth_pair("out", "far");
         let index = Links::ask().unwrap().named("out").unwrap().index;
-        let mut kernel = Kernel::new(16 << 20);
+        let mut kernel = Kernel::new(16 << 20, Hook::Xdp);
         let way_out = KernelPort { interface: index, sends: true, ..PORT };
         kernel.forwarding.set_port(1, way_out).unwrap();
         let next_hop = NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
@@ -790,7 +868,7 @@ fn packets_in_several_buffers_are_forwarded_by_ports_that_send_them() {
     if !is_root() {
         return;
     }
-    let mut kernel = Kernel::new(16 << 20);
+    let mut kernel = Kernel::new(16 << 20, Hook::Xdp);
     let next_hop = kernel.fib.next_hops_mut();
     let plain = next_hop.add(NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]))).unwrap();
     let tagged = next_hop.add(NextHop::Forward(Adjacency::tagged(2, [2; 6], [7; 6], 77, [8, 0]))).unwrap();

@@ -27,6 +27,8 @@ pub(crate) enum Needs {
     /// Packets that the kernel forwards are of no interest.
     #[default]
     Nothing,
+    /// So are they, but not those that the kernel's program leaves.
+    Rest,
     Port(String),
     All,
 }
@@ -59,12 +61,12 @@ impl Places {
         let ports = ports(config);
         let what = what.unwrap_or(ALL);
         if what == DROPS {
-            return Ok(Self { drops: true, ..Self::default() });
+            return Ok(Self { drops: true, needs: Needs::Rest, ..Self::default() });
         }
         if what == PUNTS {
             let into = edges(config).filter(|edge| config.elements[edge.to.0].class == PUNT);
             let spots = into.map(|edge| spot(config, PUNTS, edge)).collect();
-            return Self::with(spots, Needs::Nothing, "this configuration has no Punt");
+            return Self::with(spots, Needs::Rest, "this configuration has no Punt");
         }
         if what == ALL {
             let spots = ports.iter().flat_map(|port| of_port(config, port)).collect();
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn drops_take_no_packets_out_of_the_kernel_and_a_trace_sees_all_connections() {
         let places = Places::of(&config(), Some("drops")).unwrap();
-        assert_eq!((places.drops, places.needs, places.spots.len()), (true, Needs::Nothing, 0));
+        assert_eq!((places.drops, places.needs, places.spots.len()), (true, Needs::Rest, 0));
         let config = config();
         let all = Places::everywhere(&config, None).unwrap();
         assert_eq!(all.spots.len(), config.connections.len());

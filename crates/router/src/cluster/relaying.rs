@@ -239,5 +239,5 @@ fn describe(way: XdpWay, link: &RelayLink, member: &Member) -> String {
     if link.receives.is_none() {
         return "workers: zero-copy".to_owned();
     }
-    by_kernel(Some(way.mode), member.lacks_queues, member.refuses, !link.sends_native)
+    by_kernel(Some(way), member.lacks_queues, member.refuses, !link.sends_native)
 }

@@ -206,7 +206,13 @@ mod tests {
     use super::*;
 
     fn port(driver: Driver) -> PatientPort {
-        PatientPort { device: "vd0".into(), driver, host: Host::Interface, spec: String::new() }
+        PatientPort {
+            device: "vd0".into(),
+            driver,
+            host: Host::Interface,
+            spec: String::new(),
+            leaves_to_linux: false,
+        }
     }
 
     fn patient() -> Patient {

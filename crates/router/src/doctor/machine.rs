@@ -322,7 +322,13 @@ mod tests {
     use super::*;
 
     fn patient(driver: Driver) -> Patient {
-        let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface, spec: String::new() };
+        let port = PatientPort {
+            device: "eth1".into(),
+            driver,
+            host: Host::Interface,
+            spec: String::new(),
+            leaves_to_linux: false,
+        };
         Patient {
             ports: vec![port],
             workers: 2,

@@ -274,14 +274,18 @@ struct PatientPort {
     host: Host,
     /// What is opened, with options.
     spec: String,
+    /// Whether Linux may forward what the router does not.
+    leaves_to_linux: bool,
 }
 
 impl Patient {
     fn of(settings: &Settings) -> Self {
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
-            port.fit_kind(Graph::Ours(settings).leaves_to_linux(&port.name));
+            let leaves_to_linux = Graph::Ours(settings).leaves_to_linux(&port.name);
+            port.fit_kind(leaves_to_linux);
             PatientPort {
+                leaves_to_linux: leaves_to_linux && settings.features.need_linux_to_forward(),
                 device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,
                 host: port.host,

@@ -162,8 +162,18 @@ fn has_option(port: &PatientPort, option: &str) -> bool {
     port.spec.split(['?', '&']).any(|known| known == option)
 }
 
+/// Whether the kernel's stack is where its program is to run.
+fn is_in_stack(port: &PatientPort) -> bool {
+    has_option(port, "mode=generic") || has_option(port, "mode=tc")
+}
+
+/// Whether it forwards by a tc program, if it does so in the stack.
+fn is_in_tc(port: &PatientPort) -> bool {
+    port.leaves_to_linux && !has_option(port, "mode=generic")
+}
+
 fn is_native(port: &PatientPort, card: &Card) -> bool {
-    card.is_native && !has_option(port, "mode=generic")
+    card.is_native && !is_in_stack(port)
 }
 
 fn is_zero_copy(port: &PatientPort, card: &Card, machine: Machine) -> bool {
@@ -174,13 +184,20 @@ fn is_zero_copy(port: &PatientPort, card: &Card, machine: Machine) -> bool {
 /// Which way what comes in by a port goes.
 fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
     let (name, is_native) = (port.device.as_str(), is_native(port, card));
+    let is_veth = card.driver == "veth";
     let what = match keeps(port, card, machine) {
-        None if is_native => "plain transit goes in the kernel (native XDP)".to_owned(),
-        None if card.driver == "veth" && has_option(port, "mode=generic") => {
-            "plain transit goes in the kernel (generic XDP, so that the other end of the veth keeps its \
-             segmentation; driver = \"xdp\" takes native XDP)"
+        None if is_native && is_veth && port.driver == Driver::Xdp && port.leaves_to_linux => {
+            "plain transit goes in the kernel (native XDP, which copies each packet of a host at the other end of \
+             the veth and has it send no long frames; driver = \"auto\" takes tc)"
                 .to_owned()
         }
+        None if is_native => "plain transit goes in the kernel (native XDP)".to_owned(),
+        None if is_in_tc(port) && is_veth => {
+            "plain transit goes in the kernel (tc, which forwards the long frames of hosts whole; driver = \"xdp\" \
+             takes native XDP)"
+                .to_owned()
+        }
+        None if is_in_tc(port) => "plain transit goes in the kernel (tc)".to_owned(),
         None => "plain transit goes in the kernel (generic XDP)".to_owned(),
         Some(reason) => {
             let copies = if is_zero_copy(port, card, machine) { "without copies" } else { "which copy" };
@@ -190,8 +207,8 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
     if machine.refusal == Some(OLD) && port.driver != Driver::AfXdp {
         return Finding::warn(name, what, "sockets that copy cost several times as much", newer_kernel());
     }
-    if !is_native && !has_option(port, "mode=generic") {
-        let why = "XDP in the kernel's stack costs two to three times as much as in the driver";
+    if !is_native && !is_in_stack(port) {
+        let why = "a program in the kernel's stack costs two to three times as much as one in the driver";
         return Finding::warn(name, what, why, native_remedy(name, card));
     }
     if is_native && card.is_zero_copy && machine.missing_huge_pages > 0 && !has_option(port, "zerocopy=no") {
@@ -259,7 +276,8 @@ mod tests {
     use super::*;
 
     fn port(driver: Driver, spec: &str) -> PatientPort {
-        PatientPort { device: "eth1".into(), driver, host: Host::Interface, spec: spec.into() }
+        let (device, spec) = ("eth1".into(), spec.into());
+        PatientPort { device, driver, host: Host::Interface, spec, leaves_to_linux: true }
     }
 
     fn told(finding: &Finding) -> (Verdict, &str, String) {
@@ -279,6 +297,25 @@ mod tests {
         };
         let kernel = "in the kernel (native XDP)";
         is(&auto, &card, good, (Verdict::Ok, kernel, ""));
+        // What a real sender on a veth pays by each.
+        let in_veth = Card { driver: "veth".into(), ..card.clone() };
+        for (driver, spec, leaves_to_linux, expected) in [
+            (
+                Driver::Auto,
+                "af_xdp:eth1?mode=tc",
+                true,
+                "(tc, which forwards the long frames of hosts whole; ",
+            ),
+            (Driver::Xdp, "af_xdp:eth1", true, "(native XDP, which copies each packet of a host "),
+            (Driver::Xdp, "af_xdp:eth1", false, "(native XDP)"),
+            (Driver::Auto, "af_xdp:eth1?mode=generic", true, "(generic XDP)"),
+            (Driver::Auto, "af_xdp:eth1?mode=tc", false, "(generic XDP)"),
+        ] {
+            let port = PatientPort { leaves_to_linux, ..port(driver, spec) };
+            let found = way(&port, &in_veth, good);
+            assert_eq!(found.verdict, Verdict::Ok, "{found:?}");
+            assert!(told(&found).1.starts_with(&format!("in the kernel {expected}")), "{found:?}");
+        }
         is(&port(Driver::Xdp, "af_xdp:eth1"), &zero_copy, good, (Verdict::Ok, kernel, ""));
         let copies_nothing = "by AF_XDP sockets, without copies: its card copies nothing";
         is(&auto, &zero_copy, good, (Verdict::Ok, copies_nothing, ""));
@@ -303,7 +340,7 @@ mod tests {
             let card = Card { driver: driver.into(), queues, ..Card::default() };
             let finding = way(&port(Driver::Auto, "af_xdp:eth1"), &card, Machine::default());
             let (verdict, what, remedy) = told(&finding);
-            assert_eq!((verdict, what), (Verdict::Warn, "in the kernel (generic XDP)"));
+            assert_eq!((verdict, what), (Verdict::Warn, "in the kernel (tc)"));
             remedy
         };
         assert_eq!(remedy("e1000e", None), "");

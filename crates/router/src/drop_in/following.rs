@@ -294,6 +294,7 @@ impl Following {
         let mut problems = self.write(router, Followed::Errors4, "", &list4);
         problems.extend(self.write(router, Followed::Errors6, "", &list6));
         for (number, (port, own)) in self.ports.iter().zip(own).enumerate() {
+            problems.extend(self.on_host(port, |host| host.set_own_sources(&own.sources)).err());
             for (what, value) in
                 [(Followed::First4, own_addresses(&list4, number)), (Followed::Own4, words(&own.sources))]
             {

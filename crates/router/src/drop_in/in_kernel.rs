@@ -27,7 +27,7 @@ use super::following::mtus_of;
 use super::samples::Samples;
 use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
-use crate::settings::Driver;
+use crate::settings::{Driver, Host};
 
 /// How often drivers are asked what they can, beside when something has changed.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -64,8 +64,8 @@ struct Member {
     device: usize,
     /// What the program knows of it.
     known: Option<KernelPort>,
-    /// Whether its steering program hands packets to it.
-    has_joined: bool,
+    /// Whether its steering program hands packets to it, and if so whether the rest may be Linux's.
+    joined: Option<bool>,
     /// Why it does not take part though its driver says `xdp`, as was reported last.
     reported: Option<String>,
     /// Whether its card would lose what some processors redirect to it.
@@ -106,6 +106,8 @@ pub(crate) struct InKernel {
     counted: Vec<(u32, u16)>,
     region: Option<Arc<Region>>,
     own: Vec<IpAddr>,
+    /// Whether somebody watches what the graph gets.
+    is_watched: bool,
     looked: Option<Instant>,
     /// Whether there was room for the policy rules, and the kernel had all tables, at the last look.
     tables: (bool, bool),
@@ -154,6 +156,7 @@ impl InKernel {
             counted: Vec::new(),
             region: None,
             own: Vec::new(),
+            is_watched: false,
             looked: None,
             tables: (true, false),
             changes: XdpFeatureChanges::listen().ok(),
@@ -214,8 +217,10 @@ impl InKernel {
         }
     }
 
-    /// Says of which ports packets are captured, which the graph then has to see. The next look brings it to the ports.
-    pub(crate) fn set_captured(&mut self, is_captured: impl Fn(&str) -> bool) {
+    /// Says of which ports packets are captured, which the graph then has to see, and whether somebody watches what it gets in any case.
+    /// The next look brings it to the ports.
+    pub(crate) fn set_captured(&mut self, is_captured: impl Fn(&str) -> bool, is_watched: bool) {
+        self.is_watched = is_watched;
         for (name, member) in self.names.iter().zip(&mut self.members) {
             member.is_captured = is_captured(name);
         }
@@ -258,8 +263,10 @@ impl InKernel {
         let Some(forwarding) = &mut self.forwarding else { return };
         forwarding.take_samples(SAMPLES, |mut sample| {
             let input = usize::from(sample.input);
-            // The tag of a VLAN that is the port itself.
-            if self.members.get(input).is_some_and(|member| member.device != input) && sample.data.len() >= 16
+            // The tag of a VLAN that is the port itself. In tc it lies beside the frame.
+            if self.members.get(input).is_some_and(|member| member.device != input)
+                && sample.data.get(12..14) == Some(&[0x81, 0])
+                && sample.data.len() >= 16
             {
                 sample.data.drain(12..16);
                 sample.length -= 4;
@@ -294,7 +301,7 @@ impl InKernel {
         (self.looked, self.tables) = (Some(Instant::now()), tables);
         let mut problems = Vec::new();
         let devices = self.members.iter().map(|member| &ports[member.device]);
-        let found: Vec<Option<Found>> =
+        let mut found: Vec<Option<Found>> =
             devices.zip(links).map(|(device, link)| self.find(device, link)).collect();
         let graph_sees_all = match &self.features {
             None => Some("the graph is a configuration of your own"),
@@ -334,7 +341,9 @@ impl InKernel {
         self.forget_old(&found);
         for (number, port) in ports.iter().enumerate() {
             let device = &ports[self.members[number].device];
-            let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
+            let rest_is_linux = self.rest_is_linux(number, ports, &reasons);
+            let settled =
+                self.settle(number, device, &mut found[number], reasons[number].is_ok(), rest_is_linux);
             let interface = found[number].as_ref().map(|found| found.interface);
             // One that was gone a moment ago may be back by now.
             let is_gone = |error: &PortError| matches!(error, PortError::NoSuchInterface { .. });
@@ -402,11 +411,7 @@ impl InKernel {
         if !device.driver.is_xdp() || device.device.is_some() {
             return None;
         }
-        let mut way = None;
-        let _ = on_host(&self.shared, device, |host| {
-            way = host.xdp();
-            Ok(())
-        });
+        let way = way_of(&self.shared, device);
         let features = XdpFeatures::ask(interface).unwrap_or_default();
         Some(Found { interface, mtu, longest, way, features })
     }
@@ -488,11 +493,10 @@ impl InKernel {
         }
         let mut problem = None;
         let exchange = || {
-            for (number, port) in
-                ports.iter().enumerate().filter(|(number, _)| self.members[*number].has_joined)
-            {
+            for (number, port) in ports.iter().enumerate() {
+                let Some(rest_is_linux) = self.members[number].joined else { continue };
                 let joined = on_host(&self.shared, port, |host| {
-                    host.forward_in_kernel(&mut forwarding, number as u16)
+                    host.forward_in_kernel(&mut forwarding, number as u16, rest_is_linux)
                 });
                 problem = problem.take().or(joined.err().map(|error| error.to_string()));
             }
@@ -514,15 +518,30 @@ impl InKernel {
         problem.map_or(Ok(()), Err)
     }
 
+    /// Returns whether Linux may have all that comes in by a device and is not forwarded in the kernel, of its VLANs too: nobody here has
+    /// to see it, and Linux does the same with it. Martians are dropped before.
+    fn rest_is_linux(&self, device: usize, ports: &[RouterPort], reasons: &[Result<(), String>]) -> bool {
+        let mut of_device = self.members.iter().enumerate().filter(|(_, member)| member.device == device);
+        // To a port that Linux sees as another interface it would send by that one.
+        let knows = |port: &RouterPort| port.host == Host::Interface && port.device.is_none();
+        let is_slow_path = self.features.as_ref().is_some_and(FeatureSettings::need_linux_to_forward);
+        is_slow_path
+            && !self.is_watched
+            && ports.iter().all(knows)
+            && of_device
+                .all(|(number, member)| member.linux_may && !member.is_captured && reasons[number].is_ok())
+    }
+
     /// Brings a port with this device in line: what the program knows of it, and whether it gets its packets.
     fn settle(
         &mut self,
         number: usize,
         device: &RouterPort,
-        found: Option<&Found>,
+        found: &mut Option<Found>,
         joins: bool,
+        rest_is_linux: bool,
     ) -> Result<(), PortError> {
-        let way = found.and_then(|found| found.way);
+        let way = found.as_ref().and_then(|found| found.way);
         // A card computes the checksums of packets that it receives. A veth or a virtual machine leaves that to the
         // interface by which they leave.
         let sees_transit = self.features.as_ref().and_then(|features| features.sees_transit(&self.shared));
@@ -546,7 +565,7 @@ impl InKernel {
         let mode = way.map(|way| way.mode);
         let below = &self.members[self.members[number].device];
         let is_captured = below.is_captured || self.members[number].is_captured;
-        let wanted = found.map(|found| KernelPort {
+        let wanted = found.as_ref().map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
             longest: found.longest,
@@ -561,7 +580,7 @@ impl InKernel {
         });
         let member = &mut self.members[number];
         // It leaves by itself when its interface comes back under another number.
-        member.has_joined &= way.is_none_or(|way| way.moves_in_kernel);
+        member.joined = member.joined.filter(|_| way.is_none_or(|way| way.moves_in_kernel));
         if let Some(wanted) = wanted {
             if member.known != Some(wanted) {
                 forwarding.set_port(number as u16, wanted).map_err(failed)?;
@@ -575,12 +594,21 @@ impl InKernel {
             // Its packets come by the port below.
             return Ok(());
         }
-        if joins && !member.has_joined {
-            on_host(&self.shared, device, |host| host.forward_in_kernel(forwarding, number as u16))?;
-            member.has_joined = true;
-        } else if !joins && member.has_joined {
-            on_host(&self.shared, device, |host| host.forward_here())?;
-            member.has_joined = false;
+        let wanted = joins.then_some(rest_is_linux);
+        if member.joined == wanted {
+            return Ok(());
+        }
+        match wanted {
+            Some(rest) => {
+                on_host(&self.shared, device, |host| {
+                    host.forward_in_kernel(forwarding, number as u16, rest)
+                })?;
+            }
+            None => on_host(&self.shared, device, |host| host.forward_here())?,
+        }
+        member.joined = wanted;
+        if let Some(found) = found {
+            found.way = way_of(&self.shared, device).or(found.way);
         }
         Ok(())
     }
@@ -590,16 +618,21 @@ impl InKernel {
         if let Err(reason) = reason {
             return format!("workers: {reason}");
         }
-        let mode = found.and_then(|found| found.way).map(|way| way.mode);
+        let way = found.and_then(|found| found.way);
         let below = &self.members[self.members[number].device];
         let is_deaf = self.members[number].known.is_some_and(|known| !known.sends_native);
-        by_kernel(mode, below.lacks_queues, below.refuses, is_deaf)
+        by_kernel(way, below.lacks_queues, below.refuses, is_deaf)
     }
 }
 
 /// Says how the packets of a port travel that the kernel forwards, and why workers send those to it, if they do.
-pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool, is_deaf: bool) -> String {
-    let kernel = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
+pub(crate) fn by_kernel(way: Option<XdpWay>, lacks_queues: bool, refuses: bool, is_deaf: bool) -> String {
+    let mode = way.map(|way| way.mode);
+    let kernel = match mode {
+        Some(XdpMode::Generic) if way.is_some_and(|way| way.is_in_tc) => "kernel (tc)",
+        Some(XdpMode::Generic) => "kernel (generic XDP)",
+        _ => "kernel",
+    };
     let problem = if lacks_queues {
         "its card has fewer queues than there are processors"
     } else if is_deaf && mode == Some(XdpMode::Native) {
@@ -621,6 +654,16 @@ fn exists(name: &str, number: Option<u32>) -> bool {
 /// Whether the program has room for all policy rules.
 fn has_room_for_rules(policy: &Policy) -> bool {
     policy.ipv4.list().len().max(policy.ipv6.list().len()) <= MOST_SHARED_RULES
+}
+
+/// How packets come to a port; `None` if they do not by XDP, or it is not open yet.
+fn way_of(shared: &Shared, device: &RouterPort) -> Option<XdpWay> {
+    let mut way = None;
+    let _ = on_host(shared, device, |host| {
+        way = host.xdp();
+        Ok(())
+    });
+    way
 }
 
 /// Whether a wrapper has to see the packets of a port.

@@ -115,13 +115,14 @@ impl Live {
     fn tell_kernel(&self) {
         let active: Vec<Needs> =
             lock(&self.captures).active.values().map(|(_, needs)| needs.clone()).collect();
-        self.set_captured(|name| {
+        let is_captured = |name: &str| {
             active.iter().any(|needs| match needs {
-                Needs::Nothing => false,
+                Needs::Nothing | Needs::Rest => false,
                 Needs::Port(port) => port == name,
                 Needs::All => true,
             })
-        });
+        };
+        self.set_captured(is_captured, active.iter().any(|needs| *needs != Needs::Nothing));
     }
 
     /// Ends all captures and traces: what they were made for is about to change. Exporters begin anew.

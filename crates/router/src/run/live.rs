@@ -340,10 +340,11 @@ impl Live {
             .map_or_else(Vec::new, |following| following.problems(self.has_backstop()))
     }
 
-    /// Says of which ports packets are captured, so that the kernel leaves them to the graph.
-    pub(super) fn set_captured(&self, is_captured: impl Fn(&str) -> bool) {
+    /// Says of which ports packets are captured, so that the kernel leaves them to the graph, and whether somebody watches the graph at
+    /// all.
+    pub(super) fn set_captured(&self, is_captured: impl Fn(&str) -> bool, is_watched: bool) {
         if let Some(in_kernel) = drop_in::InKernel::of(&self.shared) {
-            lock(&*in_kernel).set_captured(is_captured);
+            lock(&*in_kernel).set_captured(is_captured, is_watched);
             self.follow();
         }
     }

@@ -53,6 +53,8 @@ pub(crate) struct PortCounts {
     /// and programs counted, in whatever way it went on.
     pub(super) received: Option<u64>,
     pub(super) seen: u64,
+    /// How much more what was sent in the kernel is than frames, in some of which packets are merged.
+    pub(super) merged_tx: DeviceTraffic,
     /// Whether it has a receive queue.
     pub(super) receives: bool,
     /// Packets that its driver's program left to Linux, by reason.
@@ -142,6 +144,7 @@ pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
         }
         let port = counts.entry(name.clone()).or_default();
         port.seen += path.traffic.rx_packets;
+        port.merged_tx = path.traffic.merged_tx;
         port.in_kernel = path.traffic.rx_packets;
         port.rx.packets += path.traffic.rx_packets;
         port.rx.bytes += path.traffic.rx_bytes;
@@ -166,6 +169,37 @@ struct Device {
     index: u32,
     last: DeviceCounts,
     since: DeviceCounts,
+    sent: Sent,
+}
+
+/// Whether a device counts a frame in which several packets are merged as one, as it sends it: veth does, and many cards do not.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Packets that it has counted since the router's own counts began.
+    counted: u64,
+    /// Those that the router has sent, at the last look, and how many more they are than frames.
+    seen: u64,
+    merged: DeviceTraffic,
+    /// What it has not counted if it counts frames.
+    uncounted: DeviceTraffic,
+    counts_frames: bool,
+}
+
+impl Sent {
+    /// Takes how much the device has counted since the last look, and what the router has sent. Returns what the device has not counted
+    /// of that.
+    fn follow(&mut self, counted: u64, seen: u64, merged: DeviceTraffic) -> DeviceTraffic {
+        if seen < self.seen || merged.packets < self.merged.packets {
+            // They began anew.
+            (self.counted, self.merged) = (0, DeviceTraffic::default());
+        }
+        self.counted += counted;
+        self.uncounted = self.uncounted + (merged - self.merged);
+        (self.seen, self.merged) = (seen, merged);
+        // The device was looked at after the router.
+        self.counts_frames |= merged.packets > 0 && self.counted < seen;
+        if self.counts_frames { std::mem::take(&mut self.uncounted) } else { DeviceTraffic::default() }
+    }
 }
 
 impl DeviceMeter {
@@ -203,9 +237,13 @@ impl DeviceMeter {
         let mut seen = DeviceCounts { rx: of_port(port.rx), tx: of_port(port.tx) };
         seen.rx.packets += port.left.values().sum::<u64>();
         if let Some((index, before, now)) = now {
-            let (last, since) = before.map_or((now, seen), |before| (before, DeviceCounts::default()));
-            let device = self.known.entry(name.to_owned()).or_insert(Device { index, last, since });
-            device.follow(index, now);
+            let from_now = (now, seen, port.merged_tx);
+            let from = |before| (before, DeviceCounts::default(), DeviceTraffic::default());
+            let (last, since, first_merged) = before.map_or(from_now, from);
+            let sent = Sent { counted: since.tx.packets, merged: first_merged, ..Sent::default() };
+            let device = Device { index, last, since, sent };
+            let device = self.known.entry(name.to_owned()).or_insert(device);
+            device.follow(index, now, seen.tx.packets, port.merged_tx);
         }
         let Some(device) = self.known.get_mut(name) else { return };
         port.received = (port.receives && now.is_some()).then_some(device.since.rx.packets);
@@ -225,14 +263,12 @@ impl DeviceMeter {
 }
 
 impl Device {
-    fn follow(&mut self, index: u32, now: DeviceCounts) {
+    fn follow(&mut self, index: u32, now: DeviceCounts, seen_sent: u64, merged: DeviceTraffic) {
         let is_same = index == self.index && now.rx.packets >= self.last.rx.packets;
         let last = if is_same { self.last } else { DeviceCounts::default() };
-        let ways = [(&mut self.since.rx, last.rx, now.rx), (&mut self.since.tx, last.tx, now.tx)];
-        for (since, last, now) in ways {
-            since.packets += now.packets.saturating_sub(last.packets);
-            since.bytes += now.bytes.saturating_sub(last.bytes);
-        }
+        let grown = now - last;
+        self.since = self.since + grown;
+        self.since.tx = self.since.tx + self.sent.follow(grown.tx.packets, seen_sent, merged);
         (self.index, self.last) = (index, now);
     }
 }
@@ -479,6 +515,31 @@ mod tests {
             Some((7, Some(rx(100, 6_400)), rx(110, 7_040))),
         );
         assert_eq!((port.rx.packets, port.rx.bytes, port.to_linux), (10, 640, 10));
+    }
+
+    #[test]
+    fn merged_packets_that_were_sent_are_as_many_as_they_are_on_a_link() {
+        let way = |packets, bytes| DeviceTraffic { packets, bytes };
+        // Ten packets are in a frame that the program forwards. Linux sends one packet in each period, and the device counts frames or
+        // packets. At last the counts of the program begin anew.
+        for counts_frames in [true, false] {
+            let mut meter = DeviceMeter::default();
+            let (mut device, mut sent, mut seen) = ((0, 0), 0, 0);
+            for (frames, is_anew) in [(0, false), (3, false), (40, false), (40, false), (2, true), (9, false)]
+            {
+                let (before, packets) = (device, 10 * frames);
+                seen = if is_anew { packets } else { seen + packets };
+                sent += packets + 1;
+                device.0 += 1 + if counts_frames { frames } else { packets };
+                device.1 += 60 + 1_000 * packets;
+                let mut port = PortCounts { receives: true, ..PortCounts::default() };
+                (port.tx.packets, port.tx.bytes) = (seen, 1_060 * seen);
+                port.merged_tx = way(seen - seen / 10, 60 * (seen - seen / 10));
+                let of = |(packets, bytes)| DeviceCounts { rx: way(0, 0), tx: way(packets, bytes) };
+                meter.complete_port("eth1", &mut port, Some((7, Some(of(before)), of(device))));
+                assert_eq!(port.tx.packets, sent, "{counts_frames} {frames}");
+            }
+        }
     }
 
     #[test]

@@ -128,9 +128,9 @@ impl PortSettings {
 
     /// Chooses, under `auto`, what fits the kind of the interface.
     ///
-    /// The XDP program of a veth runs in the kernel's stack where Linux may forward what the program leaves. In the driver it would
-    /// turn the segmentation of the veth's other end off, and copy each packet of a host there. To a bridge and the like such a
-    /// program would see no VLAN tags: packet sockets do.
+    /// The program of a veth runs in the kernel's stack where Linux may forward what the program leaves, and there in tc, which sees
+    /// frames whole. In the driver it would turn the segmentation of the veth's other end off, and copy each packet of a host there. To a
+    /// bridge and the like a program of XDP would see no VLAN tags: packet sockets do.
     pub(crate) fn fit_kind(&mut self, linux_may_forward: bool) {
         if self.driver != Driver::Auto || self.host != Host::Interface {
             return;
@@ -144,7 +144,7 @@ impl PortSettings {
         let is_chosen = self.options.split('&').any(|option| option.starts_with("mode="));
         if linux_may_forward && !is_chosen && kind == "veth" {
             let separator = if self.options.is_empty() { "" } else { "&" };
-            self.options = format!("{}{separator}mode=generic", self.options);
+            self.options = format!("{}{separator}mode=tc", self.options);
         }
     }
 

@@ -250,7 +250,7 @@ fn by(way: Option<&str>, frames: &[Vec<u8>], is_complete: impl Fn(&Seen) -> bool
     let _router = way.map(|driver| {
         let (router, socket) = router(&network, &format!("--driver {driver}"));
         let path = match driver {
-            "auto" => "\"kernel (generic XDP)\"",
+            "auto" => "\"kernel (tc)\"",
             "xdp" => "\"kernel\"",
             _ => "\"workers",
         };

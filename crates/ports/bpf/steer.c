@@ -2,14 +2,21 @@
 //
 // Steers the packets of an interface: to the AF_XDP sockets of a router, or to the kernel as if there were no router.
 //
-// All packets go to the socket of the queue that they came in by, except, when TRANSIT is set, those that are not ours
+// There are two places for it (hook.h), of which one is used at a time.
+//
+// **XDP** (`steer`). All packets go to the socket of the queue that they came in by, except, when TRANSIT is set, those that are not ours
 // (decide.h). A queue without a socket leaves its packets to the kernel, whatever they are: bpf_redirect_map
 // falls back to XDP_PASS. What a `host:` port has sealed goes to the kernel in any case (passage.h).
 //
-// The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the program. Linux 5.9 or newer.
+// **tc** (`steer_tc`), where Linux may forward whatever a program of ours does not. No packet goes to a socket. Transit is handed
+// to the program that forwards, which leaves the rest to the kernel, but for martians; unfinished checksums and merged packets are no reason to leave
+// one. What a `host:` port has marked goes to the kernel.
+//
+// The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the programs. Linux 5.9 or newer, in tc 6.6.
 
 #include "bpf.h"
 #include "decide.h"
+#include "hook.h"
 #include "passage.h"
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
@@ -33,6 +40,14 @@ struct {
     MAP_TYPE(key, __u32);
     MAP_TYPE(value, __u32);
 } FORWARD SEC(".maps");
+
+// The same in tc.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
+    MAP_NUMBER(max_entries, STAGES);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u32);
+} FORWARD_TC SEC(".maps");
 
 struct link {
     __u8 address[6];
@@ -77,32 +92,38 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
 }
 
 // Whose a frame is, beside the reasons to leave it to the kernel: ours to forward, or our sockets'. They compute a missing
-// checksum, and get ESP to the host and frames of VLANs that Linux has no interface for.
+// checksum, and get ESP to the host and frames of VLANs that Linux has no interface for. In tc there are no sockets.
 enum { OURS = -1, OF_SOCKETS = -2 };
 
-INLINE int whose(const __u8 *frame, const void *end) {
+INLINE int whose(void *context, enum hook hook) {
+    const __u8 *frame = frame_of(context, hook);
+    const void *end = end_of(context, hook);
     const __u8 *header = frame + ETHERNET_BYTES;
     if ((const void *)header > end)
         return LEFT_NOT_IP;
     __u16 type = type_of(frame);
     int share;
-    if (is_tag(type)) {
+    if (hook == TC && ((struct __sk_buff *)context)->vlan_present) {
+        const struct __sk_buff *packet = context;
+        share = share_of_tag(SWAP16((__u16)packet->vlan_proto), packet->vlan_tci);
+    } else if (is_tag(type)) {
         header += TAG_BYTES;
         if ((const void *)header > end)
             return LEFT_NOT_IP;
         share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
-        if (share == NOTHING_OF_IT)
-            return LEFT_VLAN;
         type = number_at(frame + ETHERNET_BYTES + 2);
     } else {
         share = share_of_interface();
     }
+    if (share == NOTHING_OF_IT || (hook == TC && share == ALL_OF_IT))
+        return LEFT_VLAN;
     // Whether frames that are not plain transit are the sockets' too.
     int takes_all = share == ALL_OF_IT;
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
     if (!link)
         return takes_all ? OF_SOCKETS : LEFT_STATION;
+    __u32 longest = is_merged(context, hook) ? ANY_LENGTH : link->mtu;
     int differs = 0;
     for (int at = 0; at < 6; at++)
         differs |= frame[at] ^ link->address[at];
@@ -116,22 +137,22 @@ INLINE int whose(const __u8 *frame, const void *end) {
     case TYPE_IPV4:
         if ((const void *)(header + IPV4_BYTES) > end)
             return takes_all ? OF_SOCKETS : LEFT_HOST;
-        kind = kind_of_ipv4(header, link->mtu);
+        kind = kind_of_ipv4(header, longest);
         if (kind == MAY_BE_ESP && is_esp_ipv4(header, header + IPV4_BYTES, end))
             return OF_SOCKETS;
         if (kind == PLAIN_TRANSIT && !takes_all && is_for_client(frame, header, header + IPV4_BYTES, end))
             return LEFT_CLIENT;
-        is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv4(header, end);
+        is_finished = kind == PLAIN_TRANSIT && (hook == TC || !is_unfinished_ipv4(header, end));
         break;
     case TYPE_IPV6:
         if ((const void *)(header + IPV6_BYTES) > end)
             return takes_all ? OF_SOCKETS : LEFT_HOST;
-        kind = kind_of_ipv6(header, link->mtu);
+        kind = kind_of_ipv6(header, longest);
         if (kind == MAY_BE_ESP && is_esp_ipv6(header, header + IPV6_BYTES, end))
             return OF_SOCKETS;
         if (kind == PLAIN_TRANSIT && !takes_all && is_discovery(header, header + IPV6_BYTES, end))
             return LEFT_CLIENT;
-        is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv6(header, end);
+        is_finished = kind == PLAIN_TRANSIT && (hook == TC || !is_unfinished_ipv6(header, end));
         break;
     default:
         return takes_all ? OF_SOCKETS : (int)left_by_type(type, 0);
@@ -156,7 +177,7 @@ int steer(struct xdp_md *context) {
     const void *end = (const void *)(long)context->data_end;
     if (is_sealed(frame, end))
         return unseal(context, frame);
-    int owner = TRANSIT ? whose(frame, end) : OURS;
+    int owner = TRANSIT ? whose(context, XDP) : OURS;
     switch (owner) {
     case OURS:
         tail_call(context, &FORWARD, MOVES);
@@ -168,6 +189,65 @@ int steer(struct xdp_md *context) {
         tail_call(context, &FORWARD, SEES);
         return XDP_PASS;
     }
+}
+
+// IPv4 addresses from which nobody sends, in network order: the host's, and the broadcast addresses of its networks.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
+    MAP_NUMBER(max_entries, 16384);
+    MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u8);
+} OWN_SOURCES SEC(".maps");
+
+// Whether transit comes from where no host is (RFC 1812, 5.3.7; RFC 4291, 2.5.5.2), or claims to come from this one. Linux would forward
+// some of it; the router's graph drops all of it (CheckIPHeader, CheckIP6Header of crates/elements). A VLAN may have other addresses.
+INLINE int is_martian(struct __sk_buff *packet) {
+    const __u8 *frame = frame_of(packet, TC), *header = frame + ETHERNET_BYTES;
+    const void *end = end_of(packet, TC);
+    if ((const void *)header > end)
+        return 0;
+    if (type_of(frame) == TYPE_IPV4 && (const void *)(header + IPV4_BYTES) <= end) {
+        const __u8 *source = header + 12;
+        __u32 address;
+        __builtin_memcpy(&address, source, 4);
+        return source[0] == 0 || source[0] == 127 || source[0] >= 224 ||
+               (!packet->vlan_present && lookup(&OWN_SOURCES, &address));
+    }
+    if (type_of(frame) == TYPE_IPV6 && (const void *)(header + IPV6_BYTES) <= end)
+        return number_of_bytes(header + 8, 8) == 0 && number_of_bytes(header + 16, 4) == 0xffff;
+    return 0;
+}
+
+INLINE int leave_transit(struct __sk_buff *packet) {
+    if (is_martian(packet)) {
+        count(DROPPED_MARTIAN);
+        return DROP;
+    }
+    count(LEFT_ODD);
+    return NEXT;
+}
+
+// What the program that forwards leaves.
+SEC("classifier")
+int to_linux(struct __sk_buff *packet) { return leave_transit(packet); }
+
+SEC("classifier")
+int steer_tc(struct __sk_buff *packet) {
+    if (is_from_us(packet)) {
+        // For us only: nobody's routing rules shall see it.
+        packet->mark &= PERMITTED;
+        return NEXT;
+    }
+    pull_headers(packet);
+    int owner = whose(packet, TC);
+    if (owner == OURS) {
+        tail_call(packet, &FORWARD_TC, MOVES);
+        return leave_transit(packet);
+    }
+    count(owner < 0 ? LEFT_ODD : (__u32)owner);
+    tail_call(packet, &FORWARD_TC, SEES);
+    return NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
