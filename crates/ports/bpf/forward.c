@@ -399,7 +399,7 @@ INLINE int port_of_tag_beside(const struct links *links, const struct __sk_buff 
 }
 
 // Looks at a frame in which packets of TCP or UDP are merged, and has one of `bytes` bytes with its IP header. Returns 0 if it has not
-// what counting needs.
+// what counting needs, or is that of a tunnel.
 INLINE int measure(const struct __sk_buff *packet, __u64 ip_bytes, __u64 bytes, __u8 protocol, const __u8 *transport,
                    const void *end, struct burst *burst) {
     __u64 transport_bytes = 8;
@@ -413,10 +413,13 @@ INLINE int measure(const struct __sk_buff *packet, __u64 ip_bytes, __u64 bytes, 
     burst->header_bytes = ip_bytes + transport_bytes;
     burst->packets = packet->gso_segs;
     __u64 size = packet->gso_size;
+    if (!size || bytes <= burst->header_bytes)
+        return 0;
     // Whoever sends by a TAP or a packet socket does not say how many.
-    if (!burst->packets && size && bytes > burst->header_bytes)
+    if (!burst->packets)
         burst->packets = (bytes - burst->header_bytes + size - 1) / size;
-    return burst->packets != 0;
+    // Of a tunnel each packet has more headers.
+    return bytes - burst->header_bytes <= burst->packets * size;
 }
 
 // Whether the packets of a frame leave by a port that sends packets of up to `most` bytes. The kernel knows how long they will be.
@@ -631,8 +634,11 @@ INLINE void sample_left(void *context, enum hook hook, const struct links *links
         in = frame + ETHERNET_BYTES + TAG_BYTES > (const __u8 *)end ? -1 : port_of_tag(links, frame + ETHERNET_BYTES, in);
     struct traffic *traffic = in < 0 ? 0 : lookup(&TRAFFIC, &in);
     struct drawn drawn = {.packets = 1, .length = buffer_bytes(context, hook), .in = in, .out = NO_PORT};
-    if (is_merged(context, hook) && ((struct __sk_buff *)context)->gso_segs)
+    if (is_merged(context, hook) && ((struct __sk_buff *)context)->gso_segs) {
         drawn.packets = ((struct __sk_buff *)context)->gso_segs;
+        // Nearly: of one packet.
+        drawn.length /= drawn.packets;
+    }
     if (traffic)
         draw(context, hook, &links->sampling, &traffic->draw, &drawn);
 }

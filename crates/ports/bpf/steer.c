@@ -212,7 +212,7 @@ INLINE int is_martian(struct __sk_buff *packet) {
         __u32 address;
         __builtin_memcpy(&address, source, 4);
         return source[0] == 0 || source[0] == 127 || source[0] >= 224 ||
-               (!packet->vlan_present && lookup(&OWN_SOURCES, &address));
+               (!(packet->vlan_tci & VLAN_MASK) && lookup(&OWN_SOURCES, &address));
     }
     if (type_of(frame) == TYPE_IPV6 && (const void *)(header + IPV6_BYTES) <= end)
         return number_of_bytes(header + 8, 8) == 0 && number_of_bytes(header + 16, 4) == 0xffff;

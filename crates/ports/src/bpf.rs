@@ -252,13 +252,17 @@ impl OwnSources {
 
     pub(crate) fn set(&mut self, addresses: &[Ipv4Addr]) -> io::Result<()> {
         let wanted: HashSet<[u8; 4]> = addresses.iter().map(Ipv4Addr::octets).collect();
-        for key in self.set.difference(&wanted) {
-            self.map.remove(key).map_err(map_error)?;
+        let gone: Vec<[u8; 4]> = self.set.difference(&wanted).copied().collect();
+        for key in gone {
+            self.map.remove(&key).map_err(map_error)?;
+            self.set.remove(&key);
         }
-        for key in wanted.difference(&self.set) {
-            self.map.insert(key, 0, 0).map_err(map_error)?;
+        for key in wanted {
+            if !self.set.contains(&key) {
+                self.map.insert(key, 0, 0).map_err(map_error)?;
+                self.set.insert(key);
+            }
         }
-        self.set = wanted;
         Ok(())
     }
 }

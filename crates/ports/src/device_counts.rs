@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::{fs, io};
 
-use crate::interface::Interface;
+use crate::interface::{EthtoolValue, Interface, ask_driver};
+use crate::zero_copy;
 
 /// Packets and bytes one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,18 @@ pub struct DeviceCounts {
     pub rx: DeviceTraffic,
     /// Sent.
     pub tx: DeviceTraffic,
+}
+
+/// Drivers that count a frame in which several packets are merged as one when they send it whole: `veth_xmit()`, `tun_do_read()`,
+/// `virtnet_free_old_xmit()`. Others count packets, or it is not known.
+const COUNT_FRAMES: [&str; 3] = ["veth", "tun", "virtio_net"];
+
+/// Returns whether an interface sends merged packets as one frame and counts that as one packet.
+pub fn counts_frames(interface: &str) -> bool {
+    const ETHTOOL_GTSO: u32 = 0x1e;
+    let counts = zero_copy::driver(interface).is_ok_and(|driver| COUNT_FRAMES.contains(&driver.as_str()));
+    let question = EthtoolValue { command: ETHTOOL_GTSO, data: 0 };
+    counts && ask_driver(interface, question).is_ok_and(|answer| answer.data != 0)
 }
 
 impl std::ops::Add for DeviceTraffic {
@@ -128,6 +141,16 @@ mod tests {
             assert_eq!(now.of("wan0"), Some((number, sent)));
             assert_eq!(now.of("right").unwrap().1.rx.packets, sent.tx.packets);
             assert_eq!(now.of("none"), None);
+        });
+    }
+
+    #[test]
+    fn a_veth_counts_frames_while_it_sends_merged_packets_whole() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            assert!(counts_frames("left"));
+            crate::testing::command("ethtool", "-K left tso off");
+            assert_eq!(["left", "lo", "none"].map(counts_frames), [false; 3]);
         });
     }
 

@@ -135,7 +135,7 @@ use packet::{Batch, PacketType, Pool};
 pub use af_packet::linux_frames::{LinuxFrame, LinuxFrames};
 pub use af_xdp::{lacks_vlan_tags, restore_cards, takes_tags_out};
 pub use bpf::tcx_programs;
-pub use device_counts::{DeviceCounts, DeviceTraffic, Devices};
+pub use device_counts::{DeviceCounts, DeviceTraffic, Devices, counts_frames};
 pub use error::PortError;
 pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
 pub use gro::Unmerged;

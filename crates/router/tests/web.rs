@@ -62,7 +62,9 @@ fn metrics_and_the_api_say_what_show_says() {
         return;
     }
     let network = network();
-    let router = start(&network, &format!("eth1 eth2 --metrics {METRICS} --web {WEB}"));
+    // What has no route is to come to the graph.
+    let ports = "eth1?mode=generic eth2?mode=generic";
+    let router = start(&network, &format!("{ports} --metrics {METRICS} --web {WEB}"));
     warm_up(&network, "a", &["10.0.2.2"]);
     network.run("a", "ping -n -q -c 3 -i 0.2 -W 0.2 10.9.9.9");
     let shown = |what: &str| -> Vec<Value> {

@@ -208,6 +208,8 @@ struct Attached {
     leaves_unfinished: bool,
     /// Whether all frames to the interface's address are Linux's.
     gives_way: bool,
+    /// Whether the program was taken off because no packet came, until the interface comes anew.
+    is_off: bool,
     /// Why a tc program was refused, once it was.
     tc_problem: Option<String>,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
@@ -601,6 +603,7 @@ impl Shared {
             self.keep_tags(attached);
         }
         attached.index = index;
+        attached.is_off = false;
         self.queues.store(link.rx_queues.min(self.options.queues), Ordering::Relaxed);
         attached.zerocopy = None;
         self.claim.keep_promiscuous()
@@ -608,20 +611,22 @@ impl Shared {
 
     /// Forwards by a tc program, which has taken the place of the one of XDP, if it can be. Returns whether it does.
     fn move_to_tc(&self, attached: &mut Attached, forwarding: &mut KernelForwarding, port: u16) -> bool {
-        if !self.options.may_tc || attached.mode != XdpMode::Generic || attached.tc_problem.is_some() {
+        let may = self.options.may_tc && attached.mode == XdpMode::Generic && !attached.is_off;
+        if !may || attached.tc_problem.is_some() {
             return false;
         }
         let interface = self.claim.interface.kernel_name();
-        // Known before it is attached, as for XDP. The newest counts.
-        let passage = passage::enter(namespace(), attached.index, Passage::Marked);
-        match attached.program.forward_by_tc(forwarding, port, (self.name(), &interface)) {
-            Ok(()) => {
-                attached.passage = Some(passage);
-                true
-            }
+        let Attached { program, passage, index, .. } = attached;
+        // XDP takes the seal off, and sees no mark.
+        let mark = || *passage = Some(passage::enter(namespace(), *index, Passage::Marked));
+        match program.forward_by_tc(forwarding, port, (self.name(), &interface), mark) {
+            Ok(()) => true,
             Err(error) => {
-                (self.claim.warn)(&format!("{error}; generic XDP is used, which costs more"));
-                attached.tc_problem = Some(error.to_string());
+                // What the kernel will not do at another time either.
+                if matches!(error, PortError::Unsupported { .. } | PortError::NotPermitted { .. }) {
+                    (self.claim.warn)(&format!("{error}; generic XDP is used, which costs more"));
+                    attached.tc_problem = Some(error.to_string());
+                }
                 false
             }
         }
@@ -637,7 +642,12 @@ impl Shared {
         // However that went: where something filters, nothing is forwarded by tc any more.
         let left = attached.program.leave_tc();
         attached.passage = Some(passage);
-        back.map_err(|error| attach_error(self.name(), attached.mode, attached.is_veth, error))?;
+        match back {
+            // It comes with the interface, if that is there again.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => return Err(attach_error(self.name(), attached.mode, attached.is_veth, error)),
+            Ok(()) => {}
+        }
         left.map_err(|error| PortError::system(self.name(), "leaving the forwarding in tc", error))
     }
 
@@ -712,6 +722,7 @@ impl AfXdpPort {
             zerocopy: None,
             leaves_unfinished: false,
             gives_way: false,
+            is_off: false,
             tc_problem: None,
             largest_mtu: usize::MAX,
             tags: None,
@@ -805,6 +816,7 @@ impl Port for AfXdpPort {
             _ if shared.options.steer == Steer::Transit => {
                 attached.program.detach();
                 attached.passage = None;
+                attached.is_off = true;
                 return Ok(
                     "its program is off: its packets are Linux's, or dropped where the router filters, until the interface or the \
                      router comes anew",

@@ -126,13 +126,14 @@ impl Program {
         Ok(())
     }
 
-    /// Moves over to tc, on this interface: what is ours is handed to a program there, and the rest is Linux's. Another call exchanges the
-    /// one for the other.
+    /// Moves over to tc, on this interface with its name in the kernel: what is ours is handed to a program there, and the rest is Linux's.
+    /// Another call exchanges the one for the other. `before_xdp_goes` is called when both are attached.
     pub(super) fn forward_by_tc(
         &mut self,
         forwarding: &mut KernelForwarding,
         port: u16,
         interface: (&str, &str),
+        before_xdp_goes: impl FnOnce(),
     ) -> Result<(), PortError> {
         let (name, kernel_name) = interface;
         let failed = |error| PortError::system(name, "joining the forwarding in tc", error);
@@ -146,6 +147,7 @@ impl Program {
             self.tc = Some(attach_at_ingress(name, program, kernel_name)?);
         }
         // While both are there, what XDP leaves to the kernel is counted twice.
+        before_xdp_goes();
         self.link = None;
         self.moves_in_kernel = true;
         clear(&mut self.forward).map_err(failed)

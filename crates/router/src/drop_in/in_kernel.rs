@@ -76,6 +76,8 @@ struct Member {
     refuses: bool,
     /// Whether Linux may forward transit of it: nothing filters, and Linux forwards.
     linux_may: bool,
+    /// Whether the graph believes no sources that Linux does not.
+    judges_as_linux: bool,
     /// Whether its steering program leaves to Linux what has no checksum yet.
     leaves_unfinished: bool,
     /// How its packets travel, in words.
@@ -293,6 +295,9 @@ impl InKernel {
             let (Some(features), Some(switches)) = (&self.features, known.switches) else { continue };
             self.members[number].sources = features.sources(switches.rp_filter);
             self.members[number].linux_may = self.linux_may && switches.forwards != [false; 2];
+            // The graph may believe sources that Linux does not.
+            let believes_all = self.members[number].sources[0] == Sources::All;
+            self.members[number].judges_as_linux = switches.rp_filter == 0 || !believes_all;
         }
         if let Some(name) = state.mirror.fib().kinds().not_shared() {
             self.refusal = Some(format!("the kernel cannot read the table {name}"));
@@ -522,14 +527,17 @@ impl InKernel {
     /// to see it, and Linux does the same with it. Martians are dropped before.
     fn rest_is_linux(&self, device: usize, ports: &[RouterPort], reasons: &[Result<(), String>]) -> bool {
         let mut of_device = self.members.iter().enumerate().filter(|(_, member)| member.device == device);
-        // To a port that Linux sees as another interface it would send by that one.
-        let knows = |port: &RouterPort| port.host == Host::Interface && port.device.is_none();
+        // To a port that Linux sees as another interface it would send by that one, and past what wraps a port.
+        let knows =
+            |port: &RouterPort| port.host == Host::Interface && port.device.is_none() && !is_wrapped(port);
         let is_slow_path = self.features.as_ref().is_some_and(FeatureSettings::need_linux_to_forward);
         is_slow_path
             && !self.is_watched
             && ports.iter().all(knows)
-            && of_device
-                .all(|(number, member)| member.linux_may && !member.is_captured && reasons[number].is_ok())
+            && of_device.all(|(number, member)| {
+                let may = member.linux_may && member.judges_as_linux;
+                may && !member.is_captured && reasons[number].is_ok()
+            })
     }
 
     /// Brings a port with this device in line: what the program knows of it, and whether it gets its packets.
@@ -571,8 +579,8 @@ impl InKernel {
             longest: found.longest,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !(is_wrapped(device) || is_captured || below.lacks_queues || below.refuses),
-            sends_native: found.features.sends_redirected(),
+            sends: !(is_wrapped(device) || is_captured),
+            sends_native: found.features.sends_redirected() && !(below.lacks_queues || below.refuses),
             sends_native_fragments: found.features.has_fragments(),
             sources: self.members[number].sources,
             // As in the configuration, which has no more ports than there are paints.
@@ -635,10 +643,10 @@ pub(crate) fn by_kernel(way: Option<XdpWay>, lacks_queues: bool, refuses: bool, 
     };
     let problem = if lacks_queues {
         "its card has fewer queues than there are processors"
-    } else if is_deaf && mode == Some(XdpMode::Native) {
-        "the driver sends nothing redirected now (a veth does with 'ethtool -K PEER gro on')"
     } else if refuses {
         "its driver has refused redirected packets"
+    } else if is_deaf && mode == Some(XdpMode::Native) {
+        "the driver sends nothing redirected now (a veth does with 'ethtool -K PEER gro on')"
     } else {
         return kernel.to_owned();
     };

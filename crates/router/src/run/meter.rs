@@ -7,7 +7,7 @@ use control::api::{HistoryRow, RateRow, TrafficRow};
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::{FlatConfig, first_name};
 use graph::router::CopyStats;
-use ports::{DeviceCounts, DeviceTraffic, Devices, Event};
+use ports::{DeviceCounts, DeviceTraffic, Devices, Event, counts_frames};
 
 use super::history::History;
 use crate::drop_in::Path;
@@ -55,6 +55,8 @@ pub(crate) struct PortCounts {
     pub(super) seen: u64,
     /// How much more what was sent in the kernel is than frames, in some of which packets are merged.
     pub(super) merged_tx: DeviceTraffic,
+    /// Whether its device counts those frames.
+    pub(super) counts_frames: bool,
     /// Whether it has a receive queue.
     pub(super) receives: bool,
     /// Packets that its driver's program left to Linux, by reason.
@@ -169,37 +171,8 @@ struct Device {
     index: u32,
     last: DeviceCounts,
     since: DeviceCounts,
-    sent: Sent,
-}
-
-/// Whether a device counts a frame in which several packets are merged as one, as it sends it: veth does, and many cards do not.
-#[derive(Debug, Default)]
-struct Sent {
-    /// Packets that it has counted since the router's own counts began.
-    counted: u64,
-    /// Those that the router has sent, at the last look, and how many more they are than frames.
-    seen: u64,
+    /// How much more the packets that were sent in the kernel are than frames, at the last look.
     merged: DeviceTraffic,
-    /// What it has not counted if it counts frames.
-    uncounted: DeviceTraffic,
-    counts_frames: bool,
-}
-
-impl Sent {
-    /// Takes how much the device has counted since the last look, and what the router has sent. Returns what the device has not counted
-    /// of that.
-    fn follow(&mut self, counted: u64, seen: u64, merged: DeviceTraffic) -> DeviceTraffic {
-        if seen < self.seen || merged.packets < self.merged.packets {
-            // They began anew.
-            (self.counted, self.merged) = (0, DeviceTraffic::default());
-        }
-        self.counted += counted;
-        self.uncounted = self.uncounted + (merged - self.merged);
-        (self.seen, self.merged) = (seen, merged);
-        // The device was looked at after the router.
-        self.counts_frames |= merged.packets > 0 && self.counted < seen;
-        if self.counts_frames { std::mem::take(&mut self.uncounted) } else { DeviceTraffic::default() }
-    }
 }
 
 impl DeviceMeter {
@@ -215,6 +188,7 @@ impl DeviceMeter {
         let Ok(devices) = Devices::read() else { return };
         for (name, port) in counts {
             let Some(interface) = interface(name) else { continue };
+            port.counts_frames = port.merged_tx.packets > 0 && counts_frames(&ports::kernel_name(&interface));
             let now = devices.of(&interface).map(|(index, now)| {
                 let before = || self.before.as_ref()?.of(&interface).filter(|(of, _)| *of == index);
                 let before = if self.known.contains_key(name) { None } else { before() };
@@ -239,11 +213,10 @@ impl DeviceMeter {
         if let Some((index, before, now)) = now {
             let from_now = (now, seen, port.merged_tx);
             let from = |before| (before, DeviceCounts::default(), DeviceTraffic::default());
-            let (last, since, first_merged) = before.map_or(from_now, from);
-            let sent = Sent { counted: since.tx.packets, merged: first_merged, ..Sent::default() };
-            let device = Device { index, last, since, sent };
+            let (last, since, merged) = before.map_or(from_now, from);
+            let device = Device { index, last, since, merged };
             let device = self.known.entry(name.to_owned()).or_insert(device);
-            device.follow(index, now, seen.tx.packets, port.merged_tx);
+            device.follow(index, now, if port.counts_frames { port.merged_tx } else { device.merged });
         }
         let Some(device) = self.known.get_mut(name) else { return };
         port.received = (port.receives && now.is_some()).then_some(device.since.rx.packets);
@@ -263,12 +236,17 @@ impl DeviceMeter {
 }
 
 impl Device {
-    fn follow(&mut self, index: u32, now: DeviceCounts, seen_sent: u64, merged: DeviceTraffic) {
+    fn follow(&mut self, index: u32, now: DeviceCounts, merged: DeviceTraffic) {
         let is_same = index == self.index && now.rx.packets >= self.last.rx.packets;
         let last = if is_same { self.last } else { DeviceCounts::default() };
-        let grown = now - last;
-        self.since = self.since + grown;
-        self.since.tx = self.since.tx + self.sent.follow(grown.tx.packets, seen_sent, merged);
+        self.since = self.since + (now - last);
+        // Two may look at the same time, and the later one come first. Much less means that the program counts anew.
+        let is_anew = merged.packets < self.merged.packets / 2;
+        if is_anew || merged.packets >= self.merged.packets {
+            let before = if is_anew { DeviceTraffic::default() } else { self.merged };
+            self.since.tx = self.since.tx + (merged - before);
+            self.merged = merged;
+        }
         (self.index, self.last) = (index, now);
     }
 }
@@ -521,23 +499,30 @@ mod tests {
     fn merged_packets_that_were_sent_are_as_many_as_they_are_on_a_link() {
         let way = |packets, bytes| DeviceTraffic { packets, bytes };
         // Ten packets are in a frame that the program forwards. Linux sends one packet in each period, and the device counts frames or
-        // packets. At last the counts of the program begin anew.
+        // packets. Once a look sees older counts than the one before, and at last the program's begin anew.
         for counts_frames in [true, false] {
             let mut meter = DeviceMeter::default();
             let (mut device, mut sent, mut seen) = ((0, 0), 0, 0);
             for (frames, is_anew) in [(0, false), (3, false), (40, false), (40, false), (2, true), (9, false)]
             {
-                let (before, packets) = (device, 10 * frames);
+                let (before, packets, older) = (device, 10 * frames, seen);
                 seen = if is_anew { packets } else { seen + packets };
                 sent += packets + 1;
                 device.0 += 1 + if counts_frames { frames } else { packets };
                 device.1 += 60 + 1_000 * packets;
-                let mut port = PortCounts { receives: true, ..PortCounts::default() };
-                (port.tx.packets, port.tx.bytes) = (seen, 1_060 * seen);
-                port.merged_tx = way(seen - seen / 10, 60 * (seen - seen / 10));
                 let of = |(packets, bytes)| DeviceCounts { rx: way(0, 0), tx: way(packets, bytes) };
-                meter.complete_port("eth1", &mut port, Some((7, Some(of(before)), of(device))));
-                assert_eq!(port.tx.packets, sent, "{counts_frames} {frames}");
+                let mut look = |seen: u64| {
+                    let mut port = PortCounts { receives: true, counts_frames, ..PortCounts::default() };
+                    (port.tx.packets, port.tx.bytes) = (seen, 1_060 * seen);
+                    port.merged_tx = way(seen - seen / 10, 60 * (seen - seen / 10));
+                    meter.complete_port("eth1", &mut port, Some((7, Some(of(before)), of(device))));
+                    port.tx.packets
+                };
+                assert_eq!(look(seen), sent, "{counts_frames} {frames}");
+                if frames == 40 {
+                    look(older.max(seen * 3 / 4));
+                    assert_eq!(look(seen), sent, "{counts_frames} {frames}: older ones between");
+                }
             }
         }
     }
