@@ -220,6 +220,11 @@ fn nothing_comes_in_while_it_is_down(network: &Network) {
 }
 
 #[test]
+fn beside_linux_by_default() {
+    linux_has_the_interface("--driver auto");
+}
+
+#[test]
 fn beside_linux_on_xdp() {
     linux_has_the_interface("--driver xdp");
 }

@@ -586,7 +586,7 @@ impl Shared {
                     let failed = |error| attach_error(name, XdpMode::Generic, veth, error);
                     attach(XdpMode::Generic).map_err(failed)?;
                     (self.claim.warn)(&format!(
-                        "port {name}: generic XDP is used, which costs more: native {}",
+                        "port {name}: its program runs in the kernel's stack, which costs more: native {}",
                         native_problem(veth, &native)
                     ));
                     XdpMode::Generic

@@ -662,7 +662,7 @@ fn native_xdp_that_cannot_be_is_explained() {
         assert!(
             SAID.lock()
                 .unwrap()
-                .starts_with("port left: generic XDP is used, which costs more: native XDP on a veth")
+                .starts_with("port left: its program runs in the kernel's stack, which costs more: native XDP on a veth")
         );
     });
 }
