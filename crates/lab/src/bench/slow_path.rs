@@ -90,8 +90,11 @@ fn counts(router: &mut Router) -> Result<Counts> {
         config.elements.iter().position(|element| element.name == name).context("the text has this element")
     };
     let [from, to, punt, answers] = [place("from")?, place("to")?, place("punt")?, place("answers")?];
-    let stats = router.stats();
-    let [fast, slow] = &stats[..] else { bail!("a thread of the router has ended") };
+    // Of the slow thread first: it has answered nothing then that the fast one has not given by the second look.
+    let [earlier, later] = [router.stats(), router.stats()];
+    let ([fast, _], [_, slow]) = (&later[..], &earlier[..]) else {
+        bail!("a thread of the router has ended")
+    };
     Ok(Counts {
         received: fast.elements[from].packets,
         forwarded: fast.elements[to].passed(),
@@ -109,13 +112,13 @@ mod tests {
 
     #[test]
     fn a_flood_has_its_share_and_all_of_it_is_answered_or_dropped_at_the_ring() {
-        for (percent, begins) in [(0, 0), (50, 1)] {
+        for percent in [0, 50] {
             let Counts { received, forwarded, given, dropped, answered } =
                 flood(percent, 0.1).unwrap().counts;
             assert!(received > 0 && forwarded + given == received, "{received} {forwarded} {given}");
             assert!(given.abs_diff(received * percent as u64 / 100) <= 100, "{given} of {received}");
-            // Some are in the ring and in the slow thread's hands.
-            assert!(answered + dropped <= given + 2048 && answered + dropped + 2048 >= given * begins);
+            // Others are in the ring and in the slow thread's hands, or were answered between the looks.
+            assert!(answered + dropped <= given, "{answered} {dropped} {given}");
             assert_eq!(answered > 0, percent > 0);
         }
     }
