@@ -321,7 +321,7 @@ fn long_frames_of_hosts_are_forwarded_whole_in_tc() {
         assert!(forwarded("eth1") - before > 10_000_000 / 1_461, "{to}: {}", forwarded("eth1") - before);
     }
     network.ip("r", "link set eth2 mtu 1500");
-    // The graph has to see the packets of a capture. What Linux answers is answered once, whoever hands it over.
+    // The graph has to see the packets of a capture. Whoever hands Linux a packet whose time is over, there is one answer.
     network.set("r", "net.ipv4.icmp_ratemask=0");
     let dying = network.start("a", "ping -n -i 0.02 -W 1 -t 1 10.0.2.2");
     let (lost, sent) = lost_during(&network, "a", "10.0.2.2", || {

@@ -210,8 +210,8 @@ struct Attached {
     gives_way: bool,
     /// Whether the program was taken off because no packet came, until the interface comes anew.
     is_off: bool,
-    /// Why a tc program was refused, once it was.
-    tc_problem: Option<String>,
+    /// Whether the kernel has refused a program of tc, for good.
+    refuses_tc: bool,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
 }
@@ -612,7 +612,7 @@ impl Shared {
     /// Forwards by a tc program, which has taken the place of the one of XDP, if it can be. Returns whether it does.
     fn move_to_tc(&self, attached: &mut Attached, forwarding: &mut KernelForwarding, port: u16) -> bool {
         let may = self.options.may_tc && attached.mode == XdpMode::Generic && !attached.is_off;
-        if !may || attached.tc_problem.is_some() {
+        if !may || attached.refuses_tc {
             return false;
         }
         let interface = self.claim.interface.kernel_name();
@@ -625,7 +625,7 @@ impl Shared {
                 // What the kernel will not do at another time either.
                 if matches!(error, PortError::Unsupported { .. } | PortError::NotPermitted { .. }) {
                     (self.claim.warn)(&format!("{error}; generic XDP is used, which costs more"));
-                    attached.tc_problem = Some(error.to_string());
+                    attached.refuses_tc = true;
                 }
                 false
             }
@@ -723,7 +723,7 @@ impl AfXdpPort {
             leaves_unfinished: false,
             gives_way: false,
             is_off: false,
-            tc_problem: None,
+            refuses_tc: false,
             largest_mtu: usize::MAX,
             tags: None,
             keeps_tags: false,
