@@ -10,7 +10,7 @@
 // goes to the router's own graph (REST), which does with it what it does with any packet. So nothing is dropped here,
 // and nobody answers here.
 //
-// The same stands in two places (hook.h). In tc the rest is Linux's (REST_TC), and what is merged of several packets is forwarded
+// The same stands in two places (hook.h). In tc the rest is what steer.c says (REST_TC), and what is merged of several packets is forwarded
 // whole.
 //
 // Linux 6.6 or newer.
@@ -665,7 +665,6 @@ int forward_tc(struct __sk_buff *packet) {
         if (action >= 0)
             return action;
     }
-    sample_left(packet, TC, links);
     tail_call(packet, &REST_TC, links->port_of[interface & (PLACES - 1)]);
     return NEXT;
 }

@@ -8,9 +8,10 @@
 // (decide.h). A queue without a socket leaves its packets to the kernel, whatever they are: bpf_redirect_map
 // falls back to XDP_PASS. What a `host:` port has sealed goes to the kernel in any case (passage.h).
 //
-// **tc** (`steer_tc`), where Linux may forward whatever a program of ours does not. No packet goes to a socket. Transit is handed
-// to the program that forwards, which leaves the rest to the kernel, but for martians; unfinished checksums and merged packets are no reason to leave
-// one. What a `host:` port has marked goes to the kernel.
+// **tc** (`steer_tc`). No packet goes to a socket. Transit is handed to the program that forwards; the rest of what is ours goes where REST
+// says: to a TAP device of the router, on whose way the kernel cuts merged packets and finishes checksums, or, where nobody of ours has
+// to see it, to the kernel, but for martians. So neither merged packets nor unfinished checksums are a reason to leave one. What a
+// `host:` port has marked goes to the kernel.
 //
 // The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the programs. Linux 5.9 or newer, in tc 6.6.
 
@@ -22,6 +23,7 @@
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
+static long (*const redirect)(__u32 interface, __u64 flags) = (void *)BPF_FUNC_redirect;
 
 // Sockets by queue.
 struct {
@@ -92,10 +94,11 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
 }
 
 // Whose a frame is, beside the reasons to leave it to the kernel: ours to forward, or our sockets'. They compute a missing
-// checksum, and get ESP to the host and frames of VLANs that Linux has no interface for. In tc there are no sockets.
+// checksum, and get ESP to the host and frames of VLANs that Linux has no interface for. In tc a TAP device is in their place.
 enum { OURS = -1, OF_SOCKETS = -2 };
 
-INLINE int whose(void *context, enum hook hook) {
+// Of a VLAN that the kernel has no interface for nothing is ours where the kernel has the rest (`rest_is_kernels`).
+INLINE int whose(void *context, enum hook hook, int rest_is_kernels) {
     const __u8 *frame = frame_of(context, hook);
     const void *end = end_of(context, hook);
     const __u8 *header = frame + ETHERNET_BYTES;
@@ -115,7 +118,7 @@ INLINE int whose(void *context, enum hook hook) {
     } else {
         share = share_of_interface();
     }
-    if (share == NOTHING_OF_IT || (hook == TC && share == ALL_OF_IT))
+    if (share == NOTHING_OF_IT || (rest_is_kernels && share == ALL_OF_IT))
         return LEFT_VLAN;
     // Whether frames that are not plain transit are the sockets' too.
     int takes_all = share == ALL_OF_IT;
@@ -177,7 +180,7 @@ int steer(struct xdp_md *context) {
     const void *end = (const void *)(long)context->data_end;
     if (is_sealed(frame, end))
         return unseal(context, frame);
-    int owner = TRANSIT ? whose(context, XDP) : OURS;
+    int owner = TRANSIT ? whose(context, XDP, 0) : OURS;
     switch (owner) {
     case OURS:
         tail_call(context, &FORWARD, MOVES);
@@ -219,18 +222,52 @@ INLINE int is_martian(struct __sk_buff *packet) {
     return 0;
 }
 
-INLINE int leave_transit(struct __sk_buff *packet) {
-    if (is_martian(packet)) {
+// Whose the rest is in tc: nobody has said it yet, the kernel's, or ours, by a TAP device.
+enum { UNTOLD, KERNELS, ROUTERS };
+struct rest {
+    __u32 owner;
+    __u32 device;
+};
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct rest);
+} REST SEC(".maps");
+
+INLINE const struct rest *rest_of_all(void) {
+    __u32 first = 0;
+    return lookup(&REST, &first);
+}
+
+INLINE int see_and_leave(struct __sk_buff *packet, __u32 reason) {
+    count(reason);
+    tail_call(packet, &FORWARD_TC, SEES);
+    return NEXT;
+}
+
+// Of transit, or what else is the sockets'.
+INLINE int give_rest(struct __sk_buff *packet, const struct rest *rest, int is_transit) {
+    if (rest && rest->owner == ROUTERS) {
+        count(STEERED);
+        return redirect(rest->device, 0);
+    }
+    if (!rest || rest->owner == UNTOLD)
+        return see_and_leave(packet, LEFT_QUEUE);
+    if (is_transit && is_martian(packet)) {
         count(DROPPED_MARTIAN);
         return DROP;
     }
-    count(LEFT_ODD);
-    return NEXT;
+    return see_and_leave(packet, LEFT_ODD);
 }
 
 // What the program that forwards leaves.
 SEC("classifier")
-int to_linux(struct __sk_buff *packet) { return leave_transit(packet); }
+int to_rest(struct __sk_buff *packet) { return give_rest(packet, rest_of_all(), 1); }
+
+// At the way out by the TAP device: the kernel's own packets, and programs', are none that came in by the port.
+SEC("classifier")
+int received_only(struct __sk_buff *packet) { return packet->ingress_ifindex ? NEXT : DROP; }
 
 SEC("classifier")
 int steer_tc(struct __sk_buff *packet) {
@@ -240,14 +277,11 @@ int steer_tc(struct __sk_buff *packet) {
         return NEXT;
     }
     pull_headers(packet);
-    int owner = whose(packet, TC);
-    if (owner == OURS) {
+    const struct rest *rest = rest_of_all();
+    int owner = whose(packet, TC, !rest || rest->owner != ROUTERS);
+    if (owner == OURS)
         tail_call(packet, &FORWARD_TC, MOVES);
-        return leave_transit(packet);
-    }
-    count(owner < 0 ? LEFT_ODD : (__u32)owner);
-    tail_call(packet, &FORWARD_TC, SEES);
-    return NEXT;
+    return owner < 0 ? give_rest(packet, rest, owner == OURS) : see_and_leave(packet, owner);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

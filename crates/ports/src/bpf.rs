@@ -136,8 +136,26 @@ pub(crate) fn attach_at_ingress(
     program: &mut SchedClassifier,
     interface: &str,
 ) -> Result<FdLink, PortError> {
+    attach_tcx(port, program, interface, TcAttachType::Ingress)
+}
+
+/// The same where packets leave the stack.
+pub(crate) fn attach_at_egress(
+    port: &str,
+    program: &mut SchedClassifier,
+    interface: &str,
+) -> Result<FdLink, PortError> {
+    attach_tcx(port, program, interface, TcAttachType::Egress)
+}
+
+fn attach_tcx(
+    port: &str,
+    program: &mut SchedClassifier,
+    interface: &str,
+    place: TcAttachType,
+) -> Result<FdLink, PortError> {
     let order = TcAttachOptions::TcxOrder(LinkOrder::first());
-    let attached = program.attach_with_options(interface, TcAttachType::Ingress, order);
+    let attached = program.attach_with_options(interface, place, order);
     let link = attached
         .and_then(|id| program.take_link(id))
         .map_err(|error| tcx_error(port, program_io_error(error)))?;
@@ -157,7 +175,8 @@ pub fn tcx_programs(interface: &str) -> io::Result<Vec<String>> {
     }
     // Those of our ports.
     names.retain(|name| {
-        !["screen", "inject", "steer_tc"].contains(&name.as_str()) && !name.starts_with("brickway")
+        !["screen", "inject", "steer_tc", "received_only"].contains(&name.as_str())
+            && !name.starts_with("brickway")
     });
     Ok(names)
 }

@@ -29,6 +29,9 @@ pub struct DeviceCounts {
     pub tx: DeviceTraffic,
 }
 
+/// Which number of a line says what was dropped on the way out.
+const UNSENT: usize = 11;
+
 /// Drivers that count a frame in which several packets are merged as one when they send it whole: `veth_xmit()`, `tun_do_read()`,
 /// `virtnet_free_old_xmit()`. Others count packets, or it is not known.
 const COUNT_FRAMES: [&str; 3] = ["veth", "tun", "virtio_net"];
@@ -88,6 +91,18 @@ impl Devices {
     /// The file cannot be read.
     pub fn read() -> io::Result<Devices> {
         Ok(Devices(parse(&fs::read("/proc/thread-self/net/dev")?)))
+    }
+
+    /// Returns how many packets were lost on the way out by the interface that has this name now.
+    pub(crate) fn unsent(interface: &str) -> u64 {
+        let unsent = |text: &str| {
+            let (_, numbers) = text
+                .lines()
+                .find_map(|line| line.trim_start().split_once(':').filter(|(name, _)| *name == interface))?;
+            numbers.split_whitespace().nth(UNSENT)?.parse().ok()
+        };
+        let text = fs::read_to_string("/proc/thread-self/net/dev");
+        text.ok().and_then(|text| unsent(&text)).unwrap_or(0)
     }
 
     /// Returns the number of the interface that was named so when this process opened it, and what its device counted.

@@ -424,6 +424,7 @@ mod tests {
         for spec in [
             "af_xdp:right?steer=transit",
             "af_xdp:right?steer=transit&mode=generic",
+            "af_xdp:right?steer=transit&mode=tc",
             "right?steer=transit&trace=/dev/null",
         ] {
             let (kernels, ours) = (kernels.clone(), ours.clone());
@@ -438,6 +439,7 @@ mod tests {
                 let mut pool = pool(2_048);
                 let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
                 begin(&mut *rx, &mut pool);
+                right.host().unwrap().forward_here().unwrap();
                 let mut left_to_kernel = 0;
                 // Sends frames, of which we and the kernel get so many; ours.
                 let mut split = |right: &mut dyn Port, frames: &[&[Vec<u8>]], to_kernel: usize| {
@@ -518,7 +520,9 @@ mod tests {
 
     #[test]
     fn esp_stays_ours_when_an_interface_comes_back() {
-        for spec in ["af_xdp:right?steer=transit", "right?steer=transit"] {
+        for spec in
+            ["af_xdp:right?steer=transit", "af_xdp:right?steer=transit&mode=tc", "right?steer=transit"]
+        {
             in_namespace(move || {
                 let make = || {
                     veth_pair("left", "right");

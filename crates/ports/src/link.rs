@@ -118,6 +118,11 @@ const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+/// IN6_ADDR_GEN_MODE_NONE.
+const ADDRESSES_OF_NONE: u8 = 1;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
@@ -155,11 +160,37 @@ pub(crate) fn set_merging(index: u32, merging: Merging) -> io::Result<()> {
     question[4..8].copy_from_slice(&index.to_ne_bytes());
     let sizes = [(IFLA_GRO_MAX_SIZE, merging.largest), (IFLA_GRO_IPV4_MAX_SIZE, merging.largest_ipv4)];
     for (kind, size) in sizes {
-        question.extend_from_slice(&((ATTRIBUTE + size_of_val(&size)) as u16).to_ne_bytes());
-        question.extend_from_slice(&kind.to_ne_bytes());
-        question.extend_from_slice(&size.to_ne_bytes());
+        question.extend(attribute(kind, &size.to_ne_bytes()));
     }
     exchange(None, RTM_SETLINK, NLM_F_ACK, &question, |_, _| {})
+}
+
+/// Brings up an interface that only passes on what others send by it: with a queue of so many packets, and no IPv6 address that Linux
+/// would make for it.
+pub(crate) fn begin_passing(index: u32, packets: u32) -> io::Result<()> {
+    let set = |is_up: bool, attribute: &[u8]| {
+        let mut question = vec![0; LINK_HEADER];
+        question[4..8].copy_from_slice(&index.to_ne_bytes());
+        let flags = if is_up { libc::IFF_UP as u32 } else { 0 };
+        // The flags, and which of them are meant.
+        question[8..12].copy_from_slice(&flags.to_ne_bytes());
+        question[12..16].copy_from_slice(&flags.to_ne_bytes());
+        question.extend_from_slice(attribute);
+        exchange(None, RTM_SETLINK, NLM_F_ACK, &question, |_, _| {})
+    };
+    let of_ipv6 =
+        attribute(libc::AF_INET6 as u16, &attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDRESSES_OF_NONE]));
+    // There may be no IPv6.
+    let _ = set(false, &attribute(IFLA_AF_SPEC, &of_ipv6));
+    set(true, &attribute(IFLA_TXQLEN, &packets.to_ne_bytes()))
+}
+
+/// An attribute of a message, filled up to a multiple of four bytes.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = ((ATTRIBUTE + value.len()) as u16).to_ne_bytes();
+    let mut bytes = [&length, &kind.to_ne_bytes(), value].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 /// Sends one message, with these flags, and hands on what is answered.

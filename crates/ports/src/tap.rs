@@ -257,7 +257,7 @@ impl Port for TapPort {
     fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
         let file = self.rx.take(queue)?;
         let device = Arc::clone(&self.device);
-        Ok(Box::new(TapRx { device, file, spare: None, stats: QueueStats::default() }))
+        Ok(Box::new(TapRx { device, file, reader: Reader::default(), stats: QueueStats::default() }))
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
@@ -281,39 +281,40 @@ impl Port for TapPort {
     }
 }
 
-struct TapRx {
-    device: Arc<Device>,
-    file: usize,
+/// Reads frames from a file of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
     /// The frame for the next packet.
     spare: Option<Packet>,
-    stats: QueueStats,
 }
 
-impl RxQueue for TapRx {
-    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+impl Reader {
+    /// Reads up to `max` packets, each a frame or what else the device carries. Returns how many.
+    pub(crate) fn receive(
+        &mut self,
+        file: &OwnedFd,
+        pool: &mut Pool,
+        batch: &mut Batch,
+        max: usize,
+        stats: &mut QueueStats,
+        mut accept: impl FnMut(&mut Packet),
+    ) -> usize {
         let wanted = max.min(batch.room());
         let mut received = 0;
         while received < wanted {
             let Some(mut packet) = self.spare.take().or_else(|| pool.allocate()) else { break };
             let room = packet.len() + packet.tailroom();
             let Some(data) = packet.reset(room) else { break };
-            match rustix::io::read(&self.device.files[self.file], data) {
+            match rustix::io::read(file, data) {
                 // The kernel cuts what is longer without a word, so a full frame may be a cut one.
                 Ok(length) if length == room => {
-                    self.stats.add(Event::TooLong, 1);
+                    stats.add(Event::TooLong, 1);
                     self.spare = Some(packet);
                 }
                 Ok(length) => {
                     packet.truncate(length);
-                    match self.device.kind {
-                        Kind::Frames => {
-                            packet.set_link_header(0);
-                            let packet_type = crate::packet_type_on_a_cable(packet.data());
-                            packet.set_packet_type(packet_type);
-                        }
-                        Kind::IpPackets => packet.set_network_header(0),
-                    }
-                    self.stats.packet(length);
+                    accept(&mut packet);
+                    stats.packet(length);
                     batch.push(packet);
                     received += 1;
                 }
@@ -325,6 +326,28 @@ impl RxQueue for TapRx {
             }
         }
         received
+    }
+}
+
+struct TapRx {
+    device: Arc<Device>,
+    file: usize,
+    reader: Reader,
+    stats: QueueStats,
+}
+
+impl RxQueue for TapRx {
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let Self { device, file, reader, stats } = self;
+        let kind = device.kind;
+        reader.receive(&device.files[*file], pool, batch, max, stats, |packet| match kind {
+            Kind::Frames => {
+                packet.set_link_header(0);
+                let packet_type = crate::packet_type_on_a_cable(packet.data());
+                packet.set_packet_type(packet_type);
+            }
+            Kind::IpPackets => packet.set_network_header(0),
+        })
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -352,6 +352,57 @@ fn long_frames_of_hosts_are_forwarded_whole_in_tc() {
 }
 
 #[test]
+fn a_list_judges_long_frames_whole_and_the_graph_gets_them_in_pieces() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    for (host, device, offloads) in
+        [("a", "eth0", "tx on tso on gso on"), ("r", "eth2", "tx off"), ("b", "eth0", "rx off gro off")]
+    {
+        let (done, text) = network.run(host, &format!("ethtool -K {device} {offloads}"));
+        assert!(done, "{text}");
+    }
+    let list = "10 permit icmp any any\n20 permit icmp6 any any\n30 deny tcp any any port 5202\n40 permit tcp any any\n";
+    let rules = network.folder.write("rules.txt", list);
+    let (router, socket) = router(&network, &format!("--acl {rules}"));
+    for name in ["eth1", "eth2"] {
+        wait_for_path(&network, &socket, name, "kernel (tc)");
+    }
+    let forwarded = |name: &str| port(&network, &socket, name).1;
+    let segments = 10_000_000 / 1_461;
+    for to in ["10.0.2.2", "2001:db8:2::2"] {
+        let (before, by_linux) = (forwarded("eth1"), forwarded_by_the_kernel(&network));
+        transfer(&network, 20_000, to);
+        assert!(forwarded("eth1") - before > segments, "{to}: {}", forwarded("eth1") - before);
+        assert!(forwarded_by_the_kernel(&network) - by_linux < 100, "{to}");
+        // What the list denies comes to the graph, and to nobody behind it.
+        let server = network.start("b", "iperf3 -s -p 5202");
+        let (done, text) = network.run("a", &format!("iperf3 --connect-timeout 500 -p 5202 -n 1K -c {to}"));
+        assert!(!done, "{text}");
+        drop(server);
+    }
+    let (_, drops) = network.run("r", &format!("{PROGRAM} show drops --socket {socket}"));
+    assert!(drops.contains("denied by rule"), "{drops}");
+    // All of it in the graph: every packet arrives there as one that a cable would bring.
+    let file = network.folder.file("packets.pcap");
+    let capture = network.start("r", &format!("{PROGRAM} capture eth1 tcp -w {file} --socket {socket}"));
+    wait_for_path(&network, &socket, "eth1", "workers: its packets are captured");
+    let before = forwarded("eth1");
+    for to in ["10.0.2.2", "2001:db8:2::2"] {
+        transfer(&network, 2_000, to);
+    }
+    assert_eq!(forwarded("eth1"), before);
+    capture.interrupt();
+    let (_, long) = network.run("r", &format!("sh -c 'tcpdump -nr {file} greater 1515 2>/dev/null | wc -l'"));
+    let (_, all) = network.run("r", &format!("sh -c 'tcpdump -nr {file} greater 1400 2>/dev/null | wc -l'"));
+    assert!(long.trim() == "0" && all.trim().parse::<u64>().unwrap() > 2_000_000 / 1_461, "{long} {all}");
+    let (_, text) = network.run("b", "nstat -asz TcpInCsumErrors");
+    assert!(text.contains("TcpInCsumErrors                 0"), "{text}");
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
 fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
     if !netns::is_root() {
         return;
@@ -373,13 +424,13 @@ fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
         let options = if list.is_empty() { String::new() } else { format!("--acl {rules}") };
         let (_router, socket) = router(&network, &format!("--driver {driver} {options}"));
         let path = match driver {
-            "auto" if list.is_empty() => "kernel (tc)",
-            "xdp" | "auto" => "kernel",
+            "auto" => "kernel (tc)",
+            "xdp" => "kernel",
             _ => "workers",
         };
         wait_for_path(&network, &socket, "eth1", path);
         wait_for_path(&network, &socket, "eth2", path);
-        if driver == "auto" && list.is_empty() {
+        if driver == "auto" {
             let (_, text) = network.run("a", "ethtool -k eth0");
             assert!(text.contains("\ntcp-segmentation-offload: on"), "{text}");
         }

@@ -56,9 +56,11 @@
 //! Nothing is asked of the kernel while packets come: whether the interface is still there is looked up by a queue that
 //! finds no packet, five times a second, and by the call that sends.
 
+mod attaching;
 mod chunks;
 mod probe;
 mod program;
+mod rest;
 mod ring;
 mod rx;
 mod socket;
@@ -69,7 +71,7 @@ use packet::sync::lock;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use packet::Pool;
@@ -77,15 +79,15 @@ use packet::wire::ethernet::MacAddr;
 use rustix::net::xdp::XdpDesc;
 
 use crate::af_packet::{self, Claim};
-use crate::af_xdp::program::{Program, attach_error, in_the_way, native_problem};
+use crate::af_xdp::program::{Program, RestOwner};
+use crate::af_xdp::rest::Rest;
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
 use crate::bpf::{Counters, Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
-use crate::host::passage::{self, Passage};
+use crate::host::passage;
 use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
-use crate::interface::namespace;
 use crate::mtu::{largest_mtu, mtu_problem};
 use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpFeatures, XdpMode, zero_copy};
 use crate::spec::option;
@@ -105,7 +107,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option(
             "mode",
             "native|generic|tc|auto",
-            "XDP in the driver or in the kernel's stack; tc: as generic, but a tc program forwards where Linux may have the rest (default auto)",
+            "XDP in the driver or in the kernel's stack; tc: in the stack, where frames come whole; with steer=transit alone (default auto)",
         ),
         option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
         option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
@@ -185,6 +187,8 @@ struct Shared {
     attached: Mutex<Attached>,
     /// The program's. A worker that counts waits for nobody who attaches it.
     counters: Arc<Counters>,
+    /// What a program in tc leaves to us, once we have to see it.
+    rest: OnceLock<Rest>,
     /// For each receive queue, the sockets that one half opened for the other.
     halves: Vec<Mutex<Halves>>,
 }
@@ -495,198 +499,6 @@ impl Shared {
         let problem = mtu_problem(self.name(), mtu, pool.data_bytes(), true);
         problem.map_or(Ok(()), |problem| Err(self.unsupported(problem)))
     }
-
-    /// Makes a new generation after sockets of number `dead` died. False: not yet; ask again later.
-    fn revive(&self, dead: u64) -> bool {
-        let mut attached = lock(&self.attached);
-        if self.generation() > dead {
-            return true;
-        }
-        let problem = if let Some(problem) = self.claim.absence() {
-            // It may be in another namespace, with our program still on it.
-            attached.program.detach();
-            problem
-        } else {
-            match self.attach(&mut attached, None) {
-                Ok(()) => {
-                    self.generation.store(dead + 1, Ordering::Relaxed);
-                    self.claim.tell_back();
-                    return true;
-                }
-                Err(error) => error.to_string(),
-            }
-        };
-        self.claim.tell(problem);
-        false
-    }
-
-    /// Looks at the interface and attaches the program to it: in `mode`, or else in that of the options.
-    fn attach(&self, attached: &mut Attached, mode: Option<XdpMode>) -> Result<(), PortError> {
-        let (name, interface) = (self.name(), &self.claim.interface);
-        let index = self.claim.hold()?;
-        if !interface.is_up()? {
-            return Err(PortError::InterfaceDown { name: name.to_owned() });
-        }
-        let failed = |action| move |error| PortError::system(name, action, error);
-        attached.program.detach();
-        let look = || probe::link(index as u32).map_err(failed("asking for the queues"));
-        let mut link = look()?;
-        // The program of a router that has just ended may be there for a moment.
-        for _ in 0..LOOKS_FOR_OTHERS {
-            if link.program.is_none() {
-                break;
-            }
-            std::thread::sleep(TIME_BETWEEN_LOOKS);
-            link = look()?;
-        }
-        if let Some(program) = link.program {
-            return Err(in_the_way(&link.name, Some(program)));
-        }
-        let (index, veth) = (index as u32, link.kind == "veth");
-        self.follow_link(attached)?;
-        if attached.index != index {
-            // What moves packets in the kernel knows the port by the number that its interface had.
-            attached.program.forward_nothing().map_err(failed("leaving the forwarding in the kernel"))?;
-        }
-        let Attached { program: bpf, passage, .. } = attached;
-        bpf.local.ask().map_err(|error| addresses_error(name, error))?;
-        let fits = |mode| match mode {
-            XdpMode::Generic if probe::lacks_vlan_tags(&link.kind) => Err(PortError::Unsupported {
-                port: name.to_owned(),
-                problem: format!(
-                    "frames come to a program of a {0} without their VLAN tags; expected `af_packet:{name}`",
-                    link.kind
-                ),
-            }),
-            // The program runs at its members.
-            XdpMode::Native if link.kind == "bond" => Err(PortError::Unsupported {
-                port: name.to_owned(),
-                problem: format!("packets for the kernel are lost with native XDP of a bond; expected `af_packet:{name}`"),
-            }),
-            _ => Ok(()),
-        };
-        let mut attach = |mode| {
-            // Known before it is attached, so that no frame of a `host:` port comes back.
-            *passage = (mode == XdpMode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
-            bpf.attach(index, mode)
-        };
-        attached.mode = match mode.or(self.options.mode) {
-            Some(mode) => {
-                fits(mode)?;
-                attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
-                mode
-            }
-            None => match fits(XdpMode::Native).map(|()| attach(XdpMode::Native))? {
-                Ok(()) => XdpMode::Native,
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    return Err(in_the_way(name, None));
-                }
-                Err(native) => {
-                    fits(XdpMode::Generic)?;
-                    let failed = |error| attach_error(name, XdpMode::Generic, veth, error);
-                    attach(XdpMode::Generic).map_err(failed)?;
-                    (self.claim.warn)(&format!(
-                        "port {name}: its program runs in the kernel's stack, which costs more: native {}",
-                        native_problem(veth, &native)
-                    ));
-                    XdpMode::Generic
-                }
-            },
-        };
-        if attached.mode == XdpMode::Generic && self.options.steer == Steer::All {
-            self.claim.keep_apart();
-        }
-        // A veth has what its other end sends, tags beside the frame included: the cure is there.
-        attached.is_veth = veth;
-        attached.keeps_tags = self.options.steer == Steer::Transit && !veth;
-        if attached.keeps_tags {
-            self.keep_tags(attached);
-        }
-        attached.index = index;
-        attached.is_off = false;
-        self.queues.store(link.rx_queues.min(self.options.queues), Ordering::Relaxed);
-        attached.zerocopy = None;
-        self.claim.keep_promiscuous()
-    }
-
-    /// Forwards by a tc program, which has taken the place of the one of XDP, if it can be. Returns whether it does.
-    fn move_to_tc(&self, attached: &mut Attached, forwarding: &mut KernelForwarding, port: u16) -> bool {
-        let may = self.options.may_tc && attached.mode == XdpMode::Generic && !attached.is_off;
-        if !may || attached.refuses_tc {
-            return false;
-        }
-        let interface = self.claim.interface.kernel_name();
-        let Attached { program, passage, index, .. } = attached;
-        // XDP takes the seal off, and sees no mark.
-        let mark = || *passage = Some(passage::enter(namespace(), *index, Passage::Marked));
-        match program.forward_by_tc(forwarding, port, (self.name(), &interface), mark) {
-            Ok(()) => true,
-            Err(error) => {
-                // What the kernel will not do at another time either.
-                if matches!(error, PortError::Unsupported { .. } | PortError::NotPermitted { .. }) {
-                    (self.claim.warn)(&format!("{error}; generic XDP is used, which costs more"));
-                    attached.refuses_tc = true;
-                }
-                false
-            }
-        }
-    }
-
-    /// Has the program of XDP in the place of the one in tc, if there is one.
-    fn leave_tc(&self, attached: &mut Attached) -> Result<(), PortError> {
-        if !attached.program.is_in_tc() {
-            return Ok(());
-        }
-        let passage = passage::enter(namespace(), attached.index, Passage::Sealed);
-        let back = attached.program.attach(attached.index, attached.mode);
-        // However that went: where something filters, nothing is forwarded by tc any more.
-        let left = attached.program.leave_tc();
-        attached.passage = Some(passage);
-        match back {
-            // It comes with the interface, if that is there again.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-            Err(error) => return Err(attach_error(self.name(), attached.mode, attached.is_veth, error)),
-            Ok(()) => {}
-        }
-        left.map_err(|error| PortError::system(self.name(), "leaving the forwarding in tc", error))
-    }
-
-    /// Attaches the program anew in `mode`. The sockets stay as they are.
-    fn attach_again(&self, attached: &mut Attached, mode: XdpMode) -> Result<(), PortError> {
-        let zerocopy = attached.zerocopy;
-        let attach = self.attach(attached, Some(mode));
-        attached.zerocopy = zerocopy;
-        attach
-    }
-
-    /// Has the card leave VLAN tags in frames.
-    fn keep_tags(&self, attached: &mut Attached) {
-        let kept = match &attached.tags {
-            Some(tags) => tags.again(),
-            None => tags::Kept::begin(self.name()).map(|tags| attached.tags = tags),
-        };
-        if let Err(error) = kept {
-            (self.claim.warn)(&format!(
-                "port {}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without, and cannot be \
-                 told not to ({error}); expected `af_packet:{0}`",
-                self.name()
-            ));
-        }
-    }
-
-    /// Reads what the program and the queues know of the interface.
-    fn follow_link(&self, attached: &mut Attached) -> Result<(), PortError> {
-        let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
-        self.set_mac(mac);
-        let failed = |error| PortError::system(self.name(), "setting the link address", error);
-        // Linux forwards what a card takes that is longer than the MTU, and a veth takes what a tag is longer
-        // (`is_skb_forwardable`). A program in the stack sees merged packets too, which only Linux takes apart.
-        let accepted = if attached.mode == XdpMode::Native { attached.largest_mtu } else { mtu + TAG_BYTES };
-        let longest = if attached.largest_mtu == usize::MAX { mtu } else { accepted.min(attached.largest_mtu) };
-        // No unicast frame is to a group's address.
-        let taken = if attached.gives_way { MacAddr([1, 0, 0, 0, 0, 0]) } else { mac };
-        attached.program.set_interface(taken, longest, attached.leaves_unfinished).map_err(failed)
-    }
 }
 
 /// A network interface.
@@ -736,6 +548,7 @@ impl AfXdpPort {
             queues: AtomicUsize::new(0),
             mac: AtomicU64::new(0),
             counters: attached.program.counters(),
+            rest: OnceLock::new(),
             attached: Mutex::new(attached),
             halves: Vec::new(),
         };
@@ -796,10 +609,16 @@ impl Port for AfXdpPort {
 
     fn relay_in_kernel(&mut self, relay: Option<(&mut KernelRelay, u16)>) -> Result<(), PortError> {
         let failed = |error| PortError::system(self.shared.name(), "joining the relay in the kernel", error);
-        let program = &mut lock(&self.shared.attached).program;
+        let mut attached = lock(&self.shared.attached);
         match relay {
-            Some((relay, link)) => program.forward_by(relay, link),
-            None => program.forward_nothing(),
+            Some((relay, link)) => {
+                if attached.program.is_in_tc() {
+                    attached.program.forward_nothing().map_err(failed)?;
+                    self.shared.leave_tc(&mut attached)?;
+                }
+                attached.program.forward_by(relay, link)
+            }
+            None => attached.program.forward_nothing(),
         }
         .map_err(failed)
     }
@@ -861,13 +680,13 @@ impl Port for AfXdpPort {
     fn details(&self) -> String {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {
-            XdpMode::Native => "native",
-            XdpMode::Generic if attached.program.is_in_tc() => "generic, tc in its place",
-            XdpMode::Generic => "generic",
+            XdpMode::Native => "native XDP",
+            XdpMode::Generic if attached.program.is_in_tc() => "tc",
+            XdpMode::Generic => "generic XDP",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
         let (queues, steered) = (self.shared.queues(), self.shared.steered());
-        format!("XDP {mode}, {zerocopy}, hardware queues {queues}, {steered}")
+        format!("{mode}, {zerocopy}, hardware queues {queues}, {steered}")
     }
 }
 
@@ -925,19 +744,20 @@ impl HostSteering for AfXdpPort {
         rest_is_linux: bool,
     ) -> Result<(), PortError> {
         let (shared, mut attached) = (&self.shared, lock(&self.shared.attached));
-        if rest_is_linux && shared.move_to_tc(&mut attached, forwarding, port) {
-            return Ok(());
-        }
         let failed = |error| PortError::system(shared.name(), "joining the forwarding in the kernel", error);
-        attached.program.forward_by(forwarding, port).map_err(failed)?;
-        shared.leave_tc(&mut attached)
+        if rest_is_linux {
+            attached.program.set_rest(RestOwner::Linux).map_err(failed)?;
+        } else {
+            shared.take_rest(&mut attached)?;
+        }
+        attached.program.forward_by_tables(shared.name(), forwarding, port)
     }
 
     fn forward_here(&mut self) -> Result<(), PortError> {
         let (shared, mut attached) = (&self.shared, lock(&self.shared.attached));
         let failed = |error| PortError::system(shared.name(), "leaving the forwarding in the kernel", error);
-        attached.program.forward_nothing().map_err(failed)?;
-        shared.leave_tc(&mut attached)
+        shared.take_rest(&mut attached)?;
+        attached.program.forward_nothing().map_err(failed)
     }
 
     fn follow_link(&mut self) -> Result<(), PortError> {

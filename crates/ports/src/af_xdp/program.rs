@@ -15,7 +15,7 @@ use packet::wire::ethernet::MacAddr;
 
 use crate::{KernelForwarding, PortError, XdpMode};
 use crate::bpf::{
-    Counters, LocalAddresses, OwnSources, Stations, Vlans, attach_at_ingress, classifier, load, load_error, loader, map_error,
+    Counters, LocalAddresses, OwnSources, Stations, Vlans, attach_at_egress, attach_at_ingress, classifier, load, load_error, loader, map_error,
     program_io_error, verify,
 };
 use crate::error::missing_resource;
@@ -29,7 +29,8 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o
 const STEER: &str = "steer";
 const TO_SOCKET: &str = "to_socket";
 const STEER_TC: &str = "steer_tc";
-const TO_LINUX: &str = "to_linux";
+const TO_REST: &str = "to_rest";
+const RECEIVED_ONLY: &str = "received_only";
 /// Places in `FORWARD`.
 const MOVES: u32 = 0;
 const SEES: u32 = 1;
@@ -57,6 +58,9 @@ pub(super) struct Program {
     interface: Array<MapData, InterfaceEntry>,
     forward: ProgramArray<MapData>,
     forward_tc: ProgramArray<MapData>,
+    /// `struct rest` of the program: in tc, whose is what no program forwards.
+    rest: Array<MapData, u64>,
+    is_rest_untold: bool,
     /// Whether there is a program in `forward`.
     moves_in_kernel: bool,
     /// The host's own addresses.
@@ -69,6 +73,15 @@ pub(super) struct Program {
     pub(super) stations: Stations,
     counters: Arc<Counters>,
     object: Ebpf,
+}
+
+/// Whose is what a program in tc does not forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RestOwner {
+    /// Linux's: nobody here has to see it, and Linux does the same with it.
+    Linux,
+    /// The router's, by the TAP device of this number.
+    Router(u32),
 }
 
 /// `struct link` of the program: link address, whether it leaves unfinished checksums, an unused byte, MTU.
@@ -86,7 +99,7 @@ impl Program {
             .map_max_entries("SOCKETS", queues);
         let mut object = load(port, &mut loader, OBJECT)?;
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let maps = (take("SOCKETS"), take("LINK"), take("FORWARD"), take("FORWARD_TC"));
+        let maps = (take("SOCKETS"), take("LINK"), take("FORWARD"), take("FORWARD_TC"), take("REST"));
         let wrong = |error: MapError| load_error(port, &error);
         let mut program = Self {
             link: None,
@@ -95,6 +108,8 @@ impl Program {
             interface: maps.1.try_into().map_err(wrong)?,
             forward: maps.2.try_into().map_err(wrong)?,
             forward_tc: maps.3.try_into().map_err(wrong)?,
+            rest: maps.4.try_into().map_err(wrong)?,
+            is_rest_untold: true,
             moves_in_kernel: false,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
@@ -126,31 +141,44 @@ impl Program {
         Ok(())
     }
 
-    /// Moves over to tc, on this interface with its name in the kernel: what is ours is handed to a program there, and the rest is Linux's.
-    /// Another call exchanges the one for the other. `before_xdp_goes` is called when both are attached.
-    pub(super) fn forward_by_tc(
+    /// Hands what is ours to a program that forwards by tables, in the place where this one is.
+    pub(super) fn forward_by_tables(
         &mut self,
+        name: &str,
         forwarding: &mut KernelForwarding,
         port: u16,
-        interface: (&str, &str),
-        before_xdp_goes: impl FnOnce(),
     ) -> Result<(), PortError> {
-        let (name, kernel_name) = interface;
-        let failed = |error| PortError::system(name, "joining the forwarding in tc", error);
-        let to_linux = classifier(name, &mut self.object, TO_LINUX)?.fd().map_err(io::Error::other);
-        forwarding.set_rest_tc(port, to_linux.map_err(failed)?).map_err(failed)?;
+        let failed = |error| PortError::system(name, "joining the forwarding in the kernel", error);
+        if !self.is_in_tc() {
+            return self.forward_by(forwarding, port).map_err(failed);
+        }
+        let to_rest = classifier(name, &mut self.object, TO_REST)?.fd().map_err(io::Error::other);
+        forwarding.set_rest_tc(port, to_rest.map_err(failed)?).map_err(failed)?;
         let [forward, see] = forwarding.tc_fds().map_err(failed)?;
         self.forward_tc.set(SEES, &see, 0).map_err(|error| failed(map_error(error)))?;
         self.forward_tc.set(MOVES, &forward, 0).map_err(|error| failed(map_error(error)))?;
-        if self.tc.is_none() {
-            let program = classifier(name, &mut self.object, STEER_TC)?;
-            self.tc = Some(attach_at_ingress(name, program, kernel_name)?);
-        }
-        // While both are there, what XDP leaves to the kernel is counted twice.
-        before_xdp_goes();
-        self.link = None;
         self.moves_in_kernel = true;
-        clear(&mut self.forward).map_err(failed)
+        Ok(())
+    }
+
+    /// Says in tc whose is what no program forwards.
+    pub(super) fn set_rest(&mut self, owner: RestOwner) -> io::Result<()> {
+        let [number, device] = match owner {
+            RestOwner::Linux => [1, 0],
+            RestOwner::Router(device) => [2, device],
+        };
+        self.is_rest_untold = false;
+        self.rest.set(0, u64::from(device) << 32 | u64::from(number), 0).map_err(map_error)
+    }
+
+    /// Whether this program is in tc, and nobody has said whose the rest is there.
+    pub(super) fn is_rest_untold(&self) -> bool {
+        self.is_rest_untold && self.is_in_tc()
+    }
+
+    /// Has the kernel send by this interface, which is ours, nothing but what others have received.
+    pub(super) fn guard_rest(&mut self, port: &str, interface: &str) -> Result<FdLink, PortError> {
+        attach_at_egress(port, classifier(port, &mut self.object, RECEIVED_ONLY)?, interface)
     }
 
     /// Whether packets are steered in tc.
@@ -158,10 +186,9 @@ impl Program {
         self.tc.is_some()
     }
 
-    /// Takes the program off tc. That of XDP should be there before.
-    pub(super) fn leave_tc(&mut self) -> io::Result<()> {
+    /// Takes the program off tc.
+    pub(super) fn detach_tc(&mut self) {
         self.tc = None;
-        clear(&mut self.forward_tc)
     }
 
     /// Whether packets are handed to such a program.
@@ -175,11 +202,16 @@ impl Program {
         clear(&mut self.forward).and(clear(&mut self.forward_tc))
     }
 
-    /// Takes the programs off their interface. Where one was in tc, nothing is handed to a program that moves packets until that is said
-    /// again.
+    /// Takes the programs off their interface.
     pub(super) fn detach(&mut self) {
-        self.link = None;
-        self.moves_in_kernel &= self.tc.take().is_none();
+        (self.link, self.tc) = (None, None);
+    }
+
+    /// Attaches the program in tc of an interface, instead of the one it was attached to.
+    pub(super) fn attach_tc(&mut self, port: &str, interface: &str) -> Result<(), PortError> {
+        self.tc = None;
+        self.tc = Some(attach_at_ingress(port, classifier(port, &mut self.object, STEER_TC)?, interface)?);
+        Ok(())
     }
 
     /// Attaches the program to an interface, instead of the one it was attached to.

@@ -13,13 +13,18 @@ use rustix::net::xdp::{XdpDescOptions, XdpStatistics};
 
 use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
 use crate::af_xdp::chunks::{Chunks, Orphans};
+use crate::af_xdp::rest::Rest;
 use crate::af_xdp::socket::{Socket, chunk_of, data_offset_of};
 use crate::af_xdp::{ReceiveHalf, Shared, in_one_piece};
+use crate::tap::Reader;
 use crate::unfinished::complete_if_unfinished;
 use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
 
 /// What fails where a program does not take a socket.
 const GIVING: &str = "giving the queue's packets to the socket";
+
+/// The device of what tc leaves to us is asked in each so many calls while nothing comes by it. A power of two.
+const ASK_REST_EVERY: u16 = 8;
 
 /// Between two tries to open a socket on a hardware queue that came later.
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
@@ -40,8 +45,13 @@ pub(super) struct AfXdpRx {
     lent: Option<Chunks>,
     /// Chunks that a fill ring should have.
     wanted: usize,
-    /// Readable when one of the sockets is.
+    /// Readable when one of the sockets is, or the device of what tc leaves to us.
     wait: Option<OwnedFd>,
+    /// Reads that device; the first worker does.
+    rest: Reader,
+    /// Whether `wait` knows the device, and whether something came by it the last time.
+    rest_is_waited_for: bool,
+    rest_is_busy: bool,
     next_look: Instant,
     /// Counts calls, so that the kernel is woken now and then also while only some of the sockets receive.
     rounds: u16,
@@ -84,6 +94,9 @@ impl AfXdpRx {
             lent: None,
             wanted: 0,
             wait: None,
+            rest: Reader::default(),
+            rest_is_waited_for: false,
+            rest_is_busy: false,
             next_look: Instant::now(),
             rounds: 0,
             takes: false,
@@ -111,7 +124,7 @@ impl AfXdpRx {
         }
         self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0, joining: Joining::None }).collect();
         self.generation = generation;
-        self.wait = Some(wait);
+        self.wait_by(Some(wait));
         self.dead = false;
         self.takes = false;
         let lent = self.lent.get_or_insert_with(|| Chunks::new(pool.memory().clone()));
@@ -158,6 +171,27 @@ impl AfXdpRx {
         Ok(())
     }
 
+    fn wait_by(&mut self, wait: Option<OwnedFd>) {
+        self.wait = wait;
+        self.rest_is_waited_for = false;
+    }
+
+    /// Takes up to `max` packets that tc leaves to us.
+    fn receive_rest(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize, mac: MacAddr) {
+        let Some(rest) = self.shared.rest.get() else { return };
+        if let (false, Some(wait)) = (self.rest_is_waited_for, &self.wait) {
+            let data = epoll::EventData::new_u64(u64::MAX);
+            // A worker that sleeps too long looks at it in any case.
+            let _ = epoll::add(wait, &rest.file, data, epoll::EventFlags::IN);
+            self.rest_is_waited_for = true;
+        }
+        if self.rest_is_busy || self.rounds.is_multiple_of(ASK_REST_EVERY) {
+            let accept = |packet: &mut Packet| classify(packet, mac);
+            let count = self.rest.receive(&rest.file, pool, batch, max, &mut self.stats, accept);
+            self.rest_is_busy = count > 0;
+        }
+    }
+
     /// Lets go of sockets whose interface is gone; all frames come home.
     fn close(&mut self, pool: &mut Pool) {
         for socket in self.sockets.drain(..) {
@@ -166,7 +200,7 @@ impl AfXdpRx {
             self.stats.add(Event::PortGone, socket.half.receive.available() as u64);
         }
         // Nothing to wait for, but a worker that sleeps shall not poll either.
-        self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        self.wait_by(epoll::create(epoll::CreateFlags::CLOEXEC).ok());
         if let Some(lent) = &mut self.lent {
             #[allow(unsafe_code, reason = "frames come home")]
             // SAFETY: the kernel took the sockets off the interface that is gone, or never got them bound: it does
@@ -204,6 +238,11 @@ impl AfXdpRx {
         }
         self.next_look = now + LOOK_EVERY;
         self.look_at_link();
+        if self.worker == 0
+            && let Err(error) = self.shared.take_untold_rest()
+        {
+            self.shared.claim.tell(error.to_string());
+        }
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
             if !died && self.generation == self.shared.generation() {
@@ -236,7 +275,7 @@ impl AfXdpRx {
     /// Tries again later. Some of the sockets may be bound, and their rings full of our chunks.
     fn give_up(&mut self, error: &PortError) {
         self.abandon();
-        self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        self.wait_by(epoll::create(epoll::CreateFlags::CLOEXEC).ok());
         self.dead = true;
         self.shared.claim.tell(error.to_string());
     }
@@ -318,12 +357,7 @@ impl Receiver {
             if !self.half.socket.zerocopy {
                 complete_if_unfinished(packet.data_mut());
             }
-            packet.set_link_header(0);
-            let kind = match packet_type_on_a_cable(packet.data()) {
-                PacketType::Host if packet.data()[..6] != mac.0 => PacketType::OtherHost,
-                kind => kind,
-            };
-            packet.set_packet_type(kind);
+            classify(&mut packet, mac);
             stats.packet(length);
             batch.push(packet);
         }
@@ -332,6 +366,16 @@ impl Receiver {
         }
         count
     }
+}
+
+/// Says where a frame's link header is, and to whom it is on the link of an interface of this address.
+fn classify(packet: &mut Packet, mac: MacAddr) {
+    packet.set_link_header(0);
+    let kind = match packet_type_on_a_cable(packet.data()) {
+        PacketType::Host if packet.data()[..6] != mac.0 => PacketType::OtherHost,
+        kind => kind,
+    };
+    packet.set_packet_type(kind);
 }
 
 impl Joining {
@@ -413,6 +457,9 @@ impl RxQueue for AfXdpRx {
             }
         }
         self.first = if self.first + 1 < sockets { self.first + 1 } else { 0 };
+        if self.worker == 0 && left > 0 {
+            self.receive_rest(pool, batch, left, mac);
+        }
         let count = batch.len() - before;
         if count == 0 {
             if self.shared.options.busy_poll.is_some() {
@@ -440,6 +487,7 @@ impl RxQueue for AfXdpRx {
         if self.worker == 0 {
             // The program counts for the interface.
             self.shared.steered().add_to(&mut stats);
+            stats.add(Event::KernelDropped, self.shared.rest.get().map_or(0, Rest::lost));
         }
         stats
     }

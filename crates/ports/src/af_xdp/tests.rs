@@ -658,7 +658,7 @@ fn native_xdp_that_cannot_be_is_explained() {
         let options =
             OpenOptions { warn: |text| SAID.lock().unwrap().push_str(text), ..OpenOptions::default() };
         let port = crate::open("af_xdp:left", &options).unwrap();
-        assert!(port.details().starts_with("XDP generic, copying"), "{}", port.details());
+        assert!(port.details().starts_with("generic XDP, copying"), "{}", port.details());
         assert!(
             SAID.lock()
                 .unwrap()
@@ -696,5 +696,135 @@ fn what_is_in_use_is_not_taken() {
         let expected = "port `right queue 0` is already in use by an AF_XDP socket of another program; \
                         stop it or use another port";
         assert_eq!(error, expected);
+    });
+}
+
+/// A port in tc, from which all that is ours comes by its TAP device, and the link address that frames are sent to.
+fn in_tc(pool: &mut Pool) -> (Box<dyn Port>, Box<dyn RxQueue>) {
+    let mut port = open("af_xdp:right?steer=transit&mode=tc");
+    let mut rx = port.take_rx(0).unwrap();
+    begin(&mut *rx, pool);
+    assert!(port.details().starts_with("tc, "), "{}", port.details());
+    (port, rx)
+}
+
+#[test]
+fn what_tc_leaves_to_us_comes_in_packets_with_checksums_and_tags() {
+    use packet::wire::PseudoHeader;
+    use packet::wire::ipv4::Ipv4;
+    use packet::wire::udp::Udp;
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        ip("addr add 192.0.2.1/24 dev left");
+        ip("neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev left");
+        ip("route add 198.51.100.0/24 via 192.0.2.2");
+        let mut pool = pool(2_048);
+        let (mut port, mut rx) = in_tc(&mut pool);
+        // Nobody has said whose it is: it is taken when the port is looked at.
+        let mut received = Batch::new();
+        let datagrams = std::net::UdpSocket::bind("192.0.2.1:0").unwrap();
+        soon("what nobody else wants comes", || {
+            datagrams.send_to(&[7; 100], "198.51.100.7:9").unwrap();
+            rx.receive(&mut pool, &mut received, 32) > 0
+        });
+        port.host().unwrap().set_local_addresses(&[]).unwrap();
+        // One frame of the sender, of many packets, without their checksums.
+        let segment: libc::c_int = 1_000;
+        #[allow(unsafe_code, reason = "the standard library does not know this option")]
+        // SAFETY: the option's value is a number, which lives for the call.
+        let set = unsafe {
+            use std::os::fd::AsRawFd;
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            let value = (&raw const segment).cast();
+            libc::setsockopt(datagrams.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, size)
+        };
+        assert_eq!(set, 0);
+        let payload: Vec<u8> = (0..30_500_u32).map(|at| (at / 256 + at) as u8).collect();
+        let mut came = Vec::new();
+        for _ in 0..3 {
+            datagrams.send_to(&payload, "198.51.100.7:9").unwrap();
+        }
+        soon("all of it is there", || {
+            pool.free(&mut received);
+            rx.receive(&mut pool, &mut received, 32);
+            came.extend(contents(&received).into_iter().filter(|frame| frame.len() != 142));
+            came.len() == 3 * 31
+        });
+        let mut data = Vec::new();
+        for frame in &came {
+            let header = Ipv4::new_unchecked(&frame[14..]);
+            let udp = Udp::new_unchecked(&frame[34..]);
+            assert!(header.is_checksum_valid());
+            let pseudo = PseudoHeader::new(header.source().into(), header.destination().into()).unwrap();
+            assert!(udp.checksum() != 0 && udp.is_checksum_valid(&pseudo), "{frame:?}");
+            data.extend_from_slice(&frame[42..]);
+        }
+        assert_eq!(data, payload.repeat(3));
+        // A tag that lies beside the frame of a veth, of a VLAN that Linux does not know.
+        port.host().unwrap().set_vlans(&[(5, crate::VlanShare::All)]).unwrap();
+        let mut left = open("left");
+        let mut tx = left.take_tx(0).unwrap();
+        let mut tagged = numbered_frame(1, 60);
+        tagged.splice(12..12, [0x81, 0, 0x60, 5]);
+        send(&mut *tx, &mut pool, &[tagged.clone()]);
+        soon("the tag comes with its priority", || {
+            pool.free(&mut received);
+            rx.receive(&mut pool, &mut received, 32);
+            contents(&received).contains(&tagged)
+        });
+        pool.free(&mut received);
+    });
+}
+
+#[test]
+fn nothing_but_what_came_in_comes_by_the_device_of_tc() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        let mut pool = pool(2_048);
+        let (mut port, mut rx) = in_tc(&mut pool);
+        port.host().unwrap().forward_here().unwrap();
+        let links = crate::link::Links::ask().unwrap();
+        let device = links.iter().find(|link| link.name.starts_with("brickway")).unwrap().clone();
+        assert!(device.is_up && !command("ip", "-6 addr").contains("brickway"), "{device:?}");
+        let transit = |last: u8| {
+            let mut frame = numbered_frame(u32::from(last), 60);
+            frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+            frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17]);
+            frame[26..34].copy_from_slice(&[192, 0, 2, 9, 198, 51, 100, last]);
+            frame
+        };
+        // This machine sends by it.
+        ip(&format!("addr add 203.0.113.1/24 dev {}", device.name));
+        ip(&format!("neigh add 203.0.113.2 lladdr 02:00:00:00:00:02 dev {}", device.name));
+        let datagrams = std::net::UdpSocket::bind("203.0.113.1:0").unwrap();
+        datagrams.send_to(&[7; 100], "203.0.113.2:9").unwrap();
+        let mut left = open("left");
+        let mut tx = left.take_tx(0).unwrap();
+        send(&mut *tx, &mut pool, &[transit(3)]);
+        let mut received = Batch::new();
+        soon("what came in by the port is there", || rx.receive(&mut pool, &mut received, 32) > 0);
+        assert_eq!(contents(&received), [transit(3)]);
+        // It stays ours when the interface is another, by the same device.
+        ip("link delete right");
+        soon("the interface is missed", || {
+            rx.receive(&mut pool, &mut received, 0);
+            rx.due_in_ns().is_some()
+        });
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        drop((tx, left));
+        let mut left = open("left");
+        let mut tx = left.take_tx(0).unwrap();
+        soon("packets come again", || {
+            pool.free(&mut received);
+            send(&mut *tx, &mut pool, &[transit(4)]);
+            rx.receive(&mut pool, &mut received, 32);
+            contents(&received).contains(&transit(4))
+        });
+        pool.free(&mut received);
+        drop((rx, port));
+        assert!(crate::link::Links::ask().unwrap().named(&device.name).is_none());
     });
 }

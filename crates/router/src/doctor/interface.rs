@@ -206,13 +206,7 @@ mod tests {
     use super::*;
 
     fn port(driver: Driver) -> PatientPort {
-        PatientPort {
-            device: "vd0".into(),
-            driver,
-            host: Host::Interface,
-            spec: String::new(),
-            leaves_to_linux: false,
-        }
+        PatientPort { device: "vd0".into(), driver, host: Host::Interface, spec: String::new() }
     }
 
     fn patient() -> Patient {

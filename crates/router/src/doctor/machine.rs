@@ -322,13 +322,7 @@ mod tests {
     use super::*;
 
     fn patient(driver: Driver) -> Patient {
-        let port = PatientPort {
-            device: "eth1".into(),
-            driver,
-            host: Host::Interface,
-            spec: String::new(),
-            leaves_to_linux: false,
-        };
+        let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface, spec: String::new() };
         Patient {
             ports: vec![port],
             workers: 2,

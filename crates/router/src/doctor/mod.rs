@@ -274,21 +274,14 @@ struct PatientPort {
     host: Host,
     /// What is opened, with options.
     spec: String,
-    /// Whether Linux may forward what the router does not.
-    leaves_to_linux: bool,
 }
 
 impl Patient {
     fn of(settings: &Settings) -> Self {
-        // As InKernel::rest_is_linux decides.
-        let has_tc = settings.features.need_linux_to_forward()
-            && settings.ports.iter().all(|port| port.host == Host::Interface);
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
-            let leaves_to_linux = Graph::Ours(settings).leaves_to_linux(&port.name);
-            port.fit_kind(leaves_to_linux);
+            port.fit_kind(true);
             PatientPort {
-                leaves_to_linux: leaves_to_linux && has_tc,
                 device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,
                 host: port.host,

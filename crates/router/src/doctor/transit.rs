@@ -169,7 +169,7 @@ fn is_in_stack(port: &PatientPort) -> bool {
 
 /// Whether it forwards by a tc program, if it does so in the stack.
 fn is_in_tc(port: &PatientPort) -> bool {
-    port.leaves_to_linux && !has_option(port, "mode=generic")
+    !has_option(port, "mode=generic")
 }
 
 fn is_native(port: &PatientPort, card: &Card) -> bool {
@@ -186,7 +186,7 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
     let (name, is_native) = (port.device.as_str(), is_native(port, card));
     let is_veth = card.driver == "veth";
     let what = match keeps(port, card, machine) {
-        None if is_native && is_veth && port.driver == Driver::Xdp && port.leaves_to_linux => {
+        None if is_native && is_veth && port.driver == Driver::Xdp => {
             "plain transit goes in the kernel (native XDP, which copies each packet of a host at the other end of \
              the veth and has it send no long frames; driver = \"auto\" takes tc)"
                 .to_owned()
@@ -199,6 +199,9 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
         }
         None if is_in_tc(port) => "plain transit goes in the kernel (tc)".to_owned(),
         None => "plain transit goes in the kernel (generic XDP)".to_owned(),
+        Some(reason) if !is_native && is_in_tc(port) => {
+            format!("plain transit goes by a TAP device of the router: {reason}")
+        }
         Some(reason) => {
             let copies = if is_zero_copy(port, card, machine) { "without copies" } else { "which copy" };
             format!("plain transit goes by AF_XDP sockets, {copies}: {reason}")
@@ -277,7 +280,7 @@ mod tests {
 
     fn port(driver: Driver, spec: &str) -> PatientPort {
         let (device, spec) = ("eth1".into(), spec.into());
-        PatientPort { device, driver, host: Host::Interface, spec, leaves_to_linux: true }
+        PatientPort { device, driver, host: Host::Interface, spec }
     }
 
     fn told(finding: &Finding) -> (Verdict, &str, String) {
@@ -299,20 +302,12 @@ mod tests {
         is(&auto, &card, good, (Verdict::Ok, kernel, ""));
         // What a real sender on a veth pays by each.
         let in_veth = Card { driver: "veth".into(), ..card.clone() };
-        for (driver, spec, leaves_to_linux, expected) in [
-            (
-                Driver::Auto,
-                "af_xdp:eth1?mode=tc",
-                true,
-                "(tc, which forwards the long frames of hosts whole; ",
-            ),
-            (Driver::Xdp, "af_xdp:eth1", true, "(native XDP, which copies each packet of a host "),
-            (Driver::Xdp, "af_xdp:eth1", false, "(native XDP)"),
-            (Driver::Auto, "af_xdp:eth1?mode=generic", true, "(generic XDP)"),
-            (Driver::Auto, "af_xdp:eth1?mode=tc", false, "(generic XDP)"),
+        for (driver, spec, expected) in [
+            (Driver::Auto, "af_xdp:eth1?mode=tc", "(tc, which forwards the long frames of hosts whole; "),
+            (Driver::Xdp, "af_xdp:eth1", "(native XDP, which copies each packet of a host "),
+            (Driver::Auto, "af_xdp:eth1?mode=generic", "(generic XDP)"),
         ] {
-            let port = PatientPort { leaves_to_linux, ..port(driver, spec) };
-            let found = way(&port, &in_veth, good);
+            let found = way(&port(driver, spec), &in_veth, good);
             assert_eq!(found.verdict, Verdict::Ok, "{found:?}");
             assert!(told(&found).1.starts_with(&format!("in the kernel {expected}")), "{found:?}");
         }
@@ -329,6 +324,8 @@ mod tests {
         let judged = Machine { refusal: Some("an access list judges it"), ..good };
         let listed = "by AF_XDP sockets, which copy: an access list judges it";
         is(&auto, &card, judged, (Verdict::Ok, listed, ""));
+        let by_tap = "by a TAP device of the router: an access list judges it";
+        is(&port(Driver::Auto, "af_xdp:eth1?mode=tc"), &in_veth, judged, (Verdict::Ok, by_tap, ""));
         let old = "by AF_XDP sockets, which copy: forwarding in the kernel needs Linux 6.6";
         let newer = "a kernel of Linux 6.6 or newer";
         is(&auto, &card, Machine { refusal: Some(OLD), ..good }, (Verdict::Warn, old, newer));

@@ -55,6 +55,17 @@ pub struct Path {
     pub losses: KernelLosses,
 }
 
+/// Where a port's steering program has transit go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transit {
+    /// To the graph.
+    Graph,
+    /// To the program that forwards, which leaves the rest to the graph.
+    Kernel,
+    /// To the program that forwards, and the rest to Linux, where tc has it.
+    KernelThenLinux,
+}
+
 /// A port's part.
 #[derive(Clone, Debug, Default)]
 struct Member {
@@ -64,8 +75,8 @@ struct Member {
     device: usize,
     /// What the program knows of it.
     known: Option<KernelPort>,
-    /// Whether its steering program hands packets to it, and if so whether the rest may be Linux's.
-    joined: Option<bool>,
+    /// Where its steering program has transit go; `None`: nobody has told it.
+    transit: Option<Transit>,
     /// Why it does not take part though its driver says `xdp`, as was reported last.
     reported: Option<String>,
     /// Whether its card would lose what some processors redirect to it.
@@ -499,7 +510,10 @@ impl InKernel {
         let mut problem = None;
         let exchange = || {
             for (number, port) in ports.iter().enumerate() {
-                let Some(rest_is_linux) = self.members[number].joined else { continue };
+                let rest_is_linux = match self.members[number].transit {
+                    None | Some(Transit::Graph) => continue,
+                    Some(transit) => transit == Transit::KernelThenLinux,
+                };
                 let joined = on_host(&self.shared, port, |host| {
                     host.forward_in_kernel(&mut forwarding, number as u16, rest_is_linux)
                 });
@@ -564,7 +578,13 @@ impl InKernel {
             on_host(&self.shared, device, |host| host.leave_unfinished_checksums(leaves))?;
             self.members[number].leaves_unfinished = leaves;
         }
-        let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
+        let Some(forwarding) = &mut self.forwarding else {
+            if !is_vlan && self.members[number].transit.is_none() && way.is_some() {
+                on_host(&self.shared, device, |host| host.forward_here())?;
+                self.members[number].transit = Some(Transit::Graph);
+            }
+            return Ok(());
+        };
         let failed = |source| PortError::System {
             port: device.name.clone(),
             action: "writing it to the program's map",
@@ -588,7 +608,8 @@ impl InKernel {
         });
         let member = &mut self.members[number];
         // It leaves by itself when its interface comes back under another number.
-        member.joined = member.joined.filter(|_| way.is_none_or(|way| way.moves_in_kernel));
+        let is_out = way.is_some_and(|way| !way.moves_in_kernel);
+        member.transit = member.transit.map(|transit| if is_out { Transit::Graph } else { transit });
         if let Some(wanted) = wanted {
             if member.known != Some(wanted) {
                 forwarding.set_port(number as u16, wanted).map_err(failed)?;
@@ -602,19 +623,20 @@ impl InKernel {
             // Its packets come by the port below.
             return Ok(());
         }
-        let wanted = joins.then_some(rest_is_linux);
-        if member.joined == wanted {
+        let wanted = match (joins, rest_is_linux) {
+            (false, _) => Transit::Graph,
+            (true, false) => Transit::Kernel,
+            (true, true) => Transit::KernelThenLinux,
+        };
+        if member.transit == Some(wanted) {
             return Ok(());
         }
-        match wanted {
-            Some(rest) => {
-                on_host(&self.shared, device, |host| {
-                    host.forward_in_kernel(forwarding, number as u16, rest)
-                })?;
-            }
-            None => on_host(&self.shared, device, |host| host.forward_here())?,
-        }
-        member.joined = wanted;
+        on_host(&self.shared, device, |host| match wanted {
+            Transit::Graph if way.is_none() => Ok(()),
+            Transit::Graph => host.forward_here(),
+            _ => host.forward_in_kernel(forwarding, number as u16, rest_is_linux),
+        })?;
+        member.transit = Some(wanted).filter(|_| way.is_some());
         if let Some(found) = found {
             found.way = way_of(&self.shared, device).or(found.way);
         }

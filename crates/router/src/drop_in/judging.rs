@@ -6,7 +6,6 @@
 //! unless it is surely plain forwarding: it consists of elements that keep all that is right ([`KEEPS_ALL`]), and no packet of
 //! a port ends in it.
 
-use control::switches;
 use elements::devices::follow_linux::{Followed, Follows};
 use elements::devices::{RECEIVER, SENDER};
 use elements::lookup::{FORWARDS, JUDGES_SOURCES};
@@ -46,14 +45,6 @@ impl Graph<'_> {
     /// ours, which would do the same.
     pub(crate) fn may_leave_to_linux(self) -> bool {
         matches!(self, Graph::Ours(_)) && !self.filters()
-    }
-
-    /// Returns whether Linux may forward what comes in by a port before the graph has seen it, now or once its switches allow it: a
-    /// router whose slow path is Linux forwards nothing before.
-    pub(crate) fn leaves_to_linux(self, port: &str) -> bool {
-        let forwards = || switches::of_interface(&ports::kernel_name(port)).forwards != [false; 2];
-        let Graph::Ours(settings) = self else { return false };
-        self.may_leave_to_linux() && (settings.features.need_linux_to_forward() || forwards())
     }
 }
 

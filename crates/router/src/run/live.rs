@@ -526,12 +526,9 @@ impl Live {
         if new.filters() && !has_backstop {
             return Err(Unanswered::NeedsRestart(vec![FIRST_FILTER.to_owned()]));
         }
-        // The start added this to the ports' options; without it here, each port would seem changed. A router that began with a filter
-        // keeps its ports as they are.
+        // The start added this to the ports' options; without it here, each port would seem changed.
         new.follows_ipsec = old.follows_ipsec;
-        for port in &mut new.ports {
-            port.fit_kind(!has_backstop && Graph::Ours(&old).leaves_to_linux(&port.name));
-        }
+        new.ports.iter_mut().for_each(|port| port.fit_kind(true));
         let changed = old.differences(&new);
         let done = self.with_running(|running| {
             let (mut done, mut others, mut fixed) = (Vec::new(), Vec::new(), Vec::new());

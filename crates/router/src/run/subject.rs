@@ -139,7 +139,7 @@ pub(super) fn subject(
     let graph = if script.is_some() { Graph::Script } else { Graph::Ours(settings) };
     let mut settings_of_ports = settings.ports.clone();
     for port in &mut settings_of_ports {
-        port.fit_kind(graph.leaves_to_linux(&port.name));
+        port.fit_kind(script.is_none());
     }
     let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));

@@ -128,10 +128,10 @@ impl PortSettings {
 
     /// Chooses, under `auto`, what fits the kind of the interface.
     ///
-    /// The program of a veth runs in the kernel's stack where Linux may forward what the program leaves, and there in tc, which sees
-    /// frames whole. In the driver it would turn the segmentation of the veth's other end off, and copy each packet of a host there. To a
-    /// bridge and the like a program of XDP would see no VLAN tags: packet sockets do.
-    pub(crate) fn fit_kind(&mut self, linux_may_forward: bool) {
+    /// The program of a veth runs in the kernel's stack where the graph is ours, which gets little that the kernel does not forward
+    /// (`is_graph_ours`): in tc, which sees frames whole. In the driver it would turn the segmentation of the veth's other end off, and copy
+    /// each packet of a host there. To a bridge and the like a program of XDP would see no VLAN tags: packet sockets do.
+    pub(crate) fn fit_kind(&mut self, is_graph_ours: bool) {
         if self.driver != Driver::Auto || self.host != Host::Interface {
             return;
         }
@@ -142,7 +142,7 @@ impl PortSettings {
             return;
         }
         let is_chosen = self.options.split('&').any(|option| option.starts_with("mode="));
-        if linux_may_forward && !is_chosen && kind == "veth" {
+        if is_graph_ours && !is_chosen && kind == "veth" {
             let separator = if self.options.is_empty() { "" } else { "&" };
             self.options = format!("{}{separator}mode=tc", self.options);
         }

@@ -65,7 +65,8 @@ pub(crate) struct Plan {
     kept: CapabilitySet,
     /// Whose process it becomes.
     account: Option<Account>,
-    /// Files for the interfaces that it makes: one for packets that go up to Linux, and those of TAP ports.
+    /// Files for the interfaces that it makes: one for packets that go up to Linux, one for what each program in tc leaves, and those of TAP
+    /// ports.
     tun_files: usize,
     /// Whether it may run programs, and write files that are not its own.
     runs_programs: bool,
@@ -105,8 +106,10 @@ impl Plan {
         let makes_interface = |port: &&PortSettings| {
             port.host != Host::Interface || matches!(port.driver, Driver::Tap | Driver::Vlan)
         };
-        let of_each = settings.workers.count + 1;
-        let tun_files = 1 + settings.ports.iter().filter(makes_interface).count() * of_each;
+        let may_be_in_tc = |port: &&PortSettings| port.driver.is_xdp() && port.host == Host::Interface;
+        let (made, in_tc) =
+            (settings.ports.iter().filter(makes_interface), settings.ports.iter().filter(may_be_in_tc));
+        let tun_files = 1 + in_tc.count() + made.count() * (settings.workers.count + 1);
         Ok(Plan { kept: OF_PORTS | bind, account, tun_files, runs_programs: is_script })
     }
 
