@@ -22,6 +22,13 @@ pub struct Capability(pub &'static str);
 /// not a filter. It does not count for packets that leave by no output because none is connected.
 pub const KEEPS_ALL: Capability = Capability("keeps all packets");
 
+/// The capability of elements that take packets in which several are merged ([`Packet::merged`](packet::Packet::merged)) on all inputs, do
+/// to them what they would do to each of the packets, and pass them on whole. Before others stands one that divides them.
+pub const TAKES_MERGED: Capability = Capability("takes merged packets");
+
+/// The capability of elements behind which no packet is merged.
+pub const DIVIDES: Capability = Capability("divides merged packets");
+
 /// Another name of a class.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {

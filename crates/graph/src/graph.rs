@@ -330,6 +330,11 @@ impl Graph {
         self.context.unwatch(number);
     }
 
+    /// The copy's pool of frames.
+    pub fn pool(&mut self) -> &mut Pool {
+        self.context.pool()
+    }
+
     /// How the pool of frames does.
     pub fn pool_stats(&mut self) -> PoolStats {
         self.context.pool().stats()

@@ -55,6 +55,8 @@ pub mod testing;
 
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
-pub use element::{Alias, Capability, Class, ConfigError, Element, KEEPS_ALL, QueueCounts, TaskStatus};
+pub use element::{
+    Alias, Capability, Class, ConfigError, DIVIDES, Element, KEEPS_ALL, QueueCounts, TAKES_MERGED, TaskStatus,
+};
 pub use handler::{Act, Ask, Combine, Field, Get, Handler, METRICS, Put};
 pub use setup::Setup;

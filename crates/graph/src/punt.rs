@@ -38,7 +38,7 @@ use crate::setup::Setup;
 /// The class `Punt`.
 pub static CLASS: Class = Class {
     name: "Punt",
-    capabilities: &[crate::KEEPS_ALL],
+    capabilities: &[crate::KEEPS_ALL, crate::TAKES_MERGED],
     processing: Class::PUSH,
     handlers: &[
         Handler::read(

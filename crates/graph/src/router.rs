@@ -277,6 +277,8 @@ pub struct RouterOptions {
     pub graph: GraphOptions,
     /// The slow thread's pool.
     pub slow_pool: PoolOptions,
+    /// Frames of each worker for packets in which several are merged.
+    pub large_frames: usize,
     /// Whether each worker is bound to one CPU.
     pub pin: bool,
     /// How the workers share the work.
@@ -289,6 +291,7 @@ impl Default for RouterOptions {
             workers: 1,
             graph: GraphOptions::default(),
             slow_pool: PoolOptions { frames: 4096, ..PoolOptions::default() },
+            large_frames: 0,
             pin: false,
             mode: Mode::Parallel,
         }
@@ -377,6 +380,12 @@ impl Router {
         }
         let mut pools = Pool::group(&pool_options)
             .map_err(|error| no_memory(pool_options.iter().map(|pool| pool.frames).sum(), &error))?;
+        if options.large_frames > 0 {
+            for pool in pools.iter_mut().take(options.workers.max(1)) {
+                pool.add_large(options.large_frames)
+                    .map_err(|error| no_memory(options.large_frames, &error))?;
+            }
+        }
         if options.pin {
             place_frames(&mut pools);
         }

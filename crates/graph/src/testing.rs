@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use packet::flow::FlowKey;
-use packet::{Batch, MAX_BATCH, Packet, PoolOptions};
+use packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions};
 
 use crate::context::{Context, ElementStats};
 use crate::element::{Class, ConfigError, Element, TaskStatus};
@@ -156,7 +156,12 @@ impl Bench {
         self.graph.find(name).unwrap_or_else(|| panic!("the test's configuration has no element '{name}'"))
     }
 
-    /// The graph itself.
+    /// The pool of frames.
+    pub fn pool(&mut self) -> &mut Pool {
+        self.graph.pool()
+    }
+
+    /// The graph.
     pub fn graph(&mut self) -> &mut Graph {
         &mut self.graph
     }

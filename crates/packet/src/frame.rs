@@ -182,12 +182,32 @@ pub(crate) struct Metadata {
     chunk_bytes: u16,
     input_port: u16,
     packet_type: PacketType,
-    spare: u8,
+    /// 1 if several packets are merged in this one, which `merged` describes; 0 if not.
+    is_merged: u8,
     pub(crate) owner: NonNull<Shared>,
     annotations: Annotations,
     timestamp_ns: u64,
     next_returned: *mut Metadata,
-    spare_cold: [u8; 40],
+    merged: Merged,
+    spare_cold: [u8; 32],
+}
+
+/// How several packets of TCP or UDP are merged in one, as a sender's segmentation offload and Linux's GRO do. Each of them on a link
+/// would have the headers of this one, and a piece of what follows. The checksum of the transport header means nothing: whoever
+/// divides the packet, or sends it whole, computes it.
+///
+/// Positions are from the start of the frame's chunk: they stay where they are when headers before are stripped or prepended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Merged {
+    /// Bytes of each piece; the last may have fewer. Not 0.
+    pub piece_bytes: u16,
+    /// Where the IP header is.
+    pub network: u16,
+    /// Where the header of TCP or UDP is.
+    pub transport: u16,
+    /// Where what is divided begins.
+    pub payload: u16,
 }
 
 const _: () = assert!(size_of::<Metadata>() == METADATA_BYTES);
@@ -289,6 +309,7 @@ impl Packet {
             (*metadata).chunk_bytes = chunk_bytes;
             (*metadata).input_port = 0;
             (*metadata).packet_type = PacketType::Host;
+            (*metadata).is_merged = 0;
             (*metadata).owner = owner;
             (*metadata).annotations = Annotations([0; ANNOTATION_BYTES]);
             (*metadata).timestamp_ns = 0;
@@ -585,6 +606,16 @@ impl Packet {
         }
         metadata.data_offset = DATA_OFFSET as u16;
         metadata.length = length as u16;
+        metadata.is_merged = 0;
+        Some(self.data_mut())
+    }
+
+    /// Makes the data `length` bytes long behind a head room of so many bytes, as [`Packet::reset`] does behind the usual one.
+    pub fn reset_behind(&mut self, headroom: usize, length: usize) -> Option<&mut [u8]> {
+        if !self.set_range(METADATA_BYTES + headroom, length) {
+            return None;
+        }
+        self.metadata_mut().is_merged = 0;
         Some(self.data_mut())
     }
 
@@ -605,6 +636,12 @@ impl Packet {
             std::ptr::copy(chunk.add(first), chunk.add(first.wrapping_add_signed(delta)), bytes);
         }
         let metadata = self.metadata_mut();
+        if metadata.is_merged != 0 {
+            let Merged { network, transport, payload, .. } = &mut metadata.merged;
+            [network, transport, payload]
+                .into_iter()
+                .for_each(|position| *position = usize::from(*position).wrapping_add_signed(delta) as u16);
+        }
         metadata.data_offset = target as u16;
         let limit = usize::from(metadata.chunk_bytes);
         for position in
@@ -765,6 +802,55 @@ impl Packet {
         self.metadata_mut().timestamp_ns = timestamp_ns;
     }
 
+    /// Whether several packets are merged in this one.
+    #[inline(always)]
+    pub fn is_merged(&self) -> bool {
+        self.metadata().is_merged != 0
+    }
+
+    /// How several packets are merged in this one, if so.
+    #[inline]
+    pub fn merged(&self) -> Option<Merged> {
+        self.is_merged().then(|| self.metadata().merged)
+    }
+
+    /// Says how several packets are merged in this one.
+    pub fn set_merged(&mut self, merged: Merged) {
+        debug_assert!(
+            merged.piece_bytes > 0 && merged.network < merged.transport && merged.transport < merged.payload
+        );
+        let metadata = self.metadata_mut();
+        (metadata.is_merged, metadata.merged) = (1, merged);
+    }
+
+    /// Packets on a link that this one is.
+    #[inline]
+    pub fn pieces(&self) -> u64 {
+        self.merged().map_or(1, |merged| {
+            let end = usize::from(self.metadata().data_offset) + self.len();
+            let divided = end.saturating_sub(usize::from(merged.payload));
+            divided.div_ceil(usize::from(merged.piece_bytes)).max(1) as u64
+        })
+    }
+
+    /// Bytes from the start of the data to the end of the first piece: a packet that is not merged is one.
+    #[inline]
+    pub fn piece_len(&self) -> usize {
+        self.merged().map_or(self.len(), |merged| {
+            let end = usize::from(merged.payload) + usize::from(merged.piece_bytes);
+            end.saturating_sub(usize::from(self.metadata().data_offset)).min(self.len())
+        })
+    }
+
+    /// Bytes of all packets on a link that this one is, as their data would begin where that of this one does.
+    #[inline]
+    pub fn bytes_in_pieces(&self) -> u64 {
+        let headers = self.merged().map_or(0, |merged| {
+            usize::from(merged.payload).saturating_sub(usize::from(self.metadata().data_offset))
+        });
+        self.len() as u64 + (self.pieces() - 1) * headers as u64
+    }
+
     /// Number of the port the packet came in by.
     #[inline(always)]
     pub fn input_port(&self) -> u16 {
@@ -797,6 +883,36 @@ impl Packet {
         metadata.transport_offset = within(from.transport_offset, room);
         metadata.input_port = from.input_port;
         metadata.packet_type = from.packet_type;
+        metadata.annotations = from.annotations;
+        metadata.timestamp_ns = from.timestamp_ns;
+        (metadata.is_merged, metadata.merged) = (from.is_merged, from.merged);
+        // SAFETY: the same range, which ends within this chunk too (looked at above).
+        unsafe { self.bytes_between_mut(first, end) }.copy_from_slice(source);
+        true
+    }
+
+    /// Makes this packet one with the first `head` bytes of the data of `other`, and `more` behind them for the caller to write: with its
+    /// header positions, annotations, time, and headers that were stripped, but not merged. False, and no change, when that does not fit.
+    pub(crate) fn head_of(&mut self, other: &Self, head: usize, more: usize) -> bool {
+        let (from, room) = (other.metadata(), usize::from(self.metadata().chunk_bytes));
+        let start = usize::from(from.data_offset);
+        if head > other.len() || start + head + more > room {
+            return false;
+        }
+        let first = other.first_position();
+        let end = from.data_offset + head as u16;
+        let first = first.min(end);
+        // SAFETY: from the first position that is set, or the data's start, to a place within the data.
+        let source = unsafe { other.bytes_between(first, end) };
+        let metadata = self.metadata_mut();
+        metadata.data_offset = from.data_offset;
+        metadata.length = (head + more) as u16;
+        metadata.link_offset = within(from.link_offset, room);
+        metadata.network_offset = within(from.network_offset, room);
+        metadata.transport_offset = within(from.transport_offset, room);
+        metadata.input_port = from.input_port;
+        metadata.packet_type = from.packet_type;
+        metadata.is_merged = 0;
         metadata.annotations = from.annotations;
         metadata.timestamp_ns = from.timestamp_ns;
         // SAFETY: the same range, which ends within this chunk too (looked at above).

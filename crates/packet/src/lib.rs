@@ -23,6 +23,7 @@
 //! | [`SharedMemory`] | memory that is read from outside the process |
 //! | [`sync`] | locks whose holders may panic |
 //! | [`Vectors`] | which form of a hot loop runs on this processor |
+//! | [`division`] | packets in which several are merged, and how they are divided |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
 //! This crate depends on nothing else of Brickway.
@@ -30,6 +31,7 @@
 pub mod batch;
 pub mod checksum;
 pub mod cycles;
+pub mod division;
 mod driver_frames;
 pub mod family;
 pub mod filter_program;
@@ -54,7 +56,7 @@ pub mod wire;
 pub use batch::{Batch, MAX_BATCH};
 pub use driver_frames::DriverFrames;
 pub use family::{Family, IpVersion};
-pub use frame::{Annotations, Packet, PacketType};
+pub use frame::{Annotations, Merged, Packet, PacketType};
 pub use mask::Mask;
 pub use memory::{Memory, prefer_huge_pages};
 pub use plain_frames::{PlainFrames, Seen};

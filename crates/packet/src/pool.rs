@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::batch::Batch;
-use crate::frame::{DATA_OFFSET, Metadata, Packet};
+use crate::frame::{DATA_OFFSET, METADATA_BYTES, Metadata, Packet};
 use crate::memory::Memory;
 use crate::return_stack::{Chain, ReturnStack};
 
@@ -37,6 +37,15 @@ pub struct PoolOptions {
     /// Largest packet, in bytes, that a frame must hold beside its usual head room; 64 to 32,000.
     pub data_bytes: usize,
 }
+
+/// Bytes that a large frame holds behind a head room of [`LARGE_HEADROOM`]: the longest that Linux merges of TCP, with link headers.
+pub const LARGE_BYTES: usize = LARGE_CHUNK_BYTES - METADATA_BYTES - LARGE_HEADROOM;
+
+/// Bytes before the data of a large frame.
+pub const LARGE_HEADROOM: usize = 64;
+
+/// Bytes of a large chunk: the most that positions of 16 bits reach, in whole cache lines of an odd number.
+const LARGE_CHUNK_BYTES: usize = 1_023 * 64;
 
 impl PoolOptions {
     /// Bytes of a chunk, or what is wrong with the options.
@@ -108,6 +117,8 @@ pub struct Pool {
     frames: usize,
     drained: u64,
     exhausted: u64,
+    /// That of the large frames. They come home as those of another pool do.
+    large: Option<Box<Pool>>,
 }
 
 #[allow(unsafe_code, reason = "a pool owns raw chunks")]
@@ -153,6 +164,18 @@ impl Pool {
         Ok(pools.collect())
     }
 
+    /// Adds so many large frames, of [`LARGE_BYTES`], for packets in which several are merged. They lie in memory of their own, which
+    /// no device gets.
+    ///
+    /// # Errors
+    ///
+    /// The memory is not to be had.
+    pub fn add_large(&mut self, frames: usize) -> io::Result<()> {
+        let memory = Memory::new(frames * LARGE_CHUNK_BYTES)?;
+        self.large = Some(Box::new(Self::at(memory.start(), frames, LARGE_CHUNK_BYTES, memory.clone())));
+        Ok(())
+    }
+
     /// A pool of `frames` chunks from `start`, which must lie in `memory` and be this pool's alone.
     fn at(start: NonNull<u8>, frames: usize, chunk_bytes: usize, memory: Memory) -> Self {
         let chunk = |index: usize| {
@@ -173,6 +196,7 @@ impl Pool {
             frames,
             drained: 0,
             exhausted: 0,
+            large: None,
         }
     }
 
@@ -262,6 +286,16 @@ impl Pool {
         Some(self.initialise(chunk))
     }
 
+    /// A fresh packet of a large frame; `None` when all of them are in use, or there are none.
+    pub fn allocate_large(&mut self) -> Option<Packet> {
+        self.large.as_mut()?.allocate()
+    }
+
+    /// Whether there are large frames, in use or not.
+    pub fn has_large(&self) -> bool {
+        self.large.is_some()
+    }
+
     /// Adds up to `count` fresh packets without data to `batch` (fewer when it fills up or the pool is
     /// empty); returns how many.
     #[inline]
@@ -328,7 +362,7 @@ impl Pool {
     /// A copy of `packet` with data, header positions and annotations; `None` when the pool is empty or
     /// its frames are too small.
     pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
-        let mut copy = self.allocate()?;
+        let mut copy = if packet.is_merged() { self.allocate_large()? } else { self.allocate()? };
         if copy.copy_from(packet) {
             Some(copy)
         } else {

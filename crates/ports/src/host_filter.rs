@@ -1,4 +1,5 @@
-//! The decision of `bpf/decide.h` once more, in Rust: tests compare what the kernel decides with it, over likely frames.
+//! The decision of `bpf/decide.h` once more, in Rust, for captures of what the kernel's taps show. Tests compare what the kernel decides with it,
+//! over likely frames.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -58,6 +59,11 @@ impl HostFilter {
         (self.mac, self.mtu) = (mac, mtu);
     }
 
+    /// The length of the longest frame of one packet, with two tags.
+    pub(crate) fn longest_frame(&self) -> usize {
+        self.mtu.saturating_add(ETHERNET_BYTES + 2 * TAG_BYTES)
+    }
+
     /// Says what is ours of which VLANs.
     pub(crate) fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) {
         self.vlans = vlans.iter().copied().collect();
@@ -78,8 +84,18 @@ impl HostFilter {
         self.leaves_clients = leaves;
     }
 
+    /// The same of a frame in which several packets are merged, and which is as long as it likes.
+    pub(crate) fn is_merged_hosts(&self, frame: &[u8]) -> bool {
+        self.is_hosts_within(frame, usize::MAX)
+    }
+
     /// Whether a frame is for the host; else it is ours: plain transit, ESP to the host, or of a VLAN that is ours whole.
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
+        self.is_hosts_within(frame, self.mtu)
+    }
+
+    /// The same with another longest packet.
+    fn is_hosts_within(&self, frame: &[u8], longest: usize) -> bool {
         let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
         let mut kind = [header[12], header[13]];
         let mut share = self.share_of_interface();
@@ -108,10 +124,10 @@ impl HostFilter {
                 TYPE_IPV6 if !share.takes(IpVersion::V6) => false,
                 TYPE_IPV4 => packet
                     .split_first_chunk()
-                    .is_some_and(|(header, rest)| self.is_ours_ipv4(to, header, rest)),
-                TYPE_IPV6 => {
-                    packet.split_first_chunk().is_some_and(|(header, rest)| self.is_ours_ipv6(header, rest))
-                }
+                    .is_some_and(|(header, rest)| self.is_ours_ipv4(to, header, rest, longest)),
+                TYPE_IPV6 => packet
+                    .split_first_chunk()
+                    .is_some_and(|(header, rest)| self.is_ours_ipv6(header, rest, longest)),
                 _ => false,
             };
         !is_ours
@@ -121,11 +137,11 @@ impl HostFilter {
         self.vlans.get(&0).copied().unwrap_or(VlanShare::Transit)
     }
 
-    fn is_ours_ipv4(&self, to: &[u8], header: &[u8; IPV4_BYTES], rest: &[u8]) -> bool {
+    fn is_ours_ipv4(&self, to: &[u8], header: &[u8; IPV4_BYTES], rest: &[u8], longest: usize) -> bool {
         let header = Ipv4::new_unchecked(header);
         let destination = header.destination();
         header.version() == 4
-            && header.total_len() <= self.mtu
+            && header.total_len() <= longest
             // RFC 6890: loopback; groups. RFC 919: limited broadcast.
             && !destination.is_loopback()
             && !destination.is_multicast()
@@ -148,11 +164,11 @@ impl HostFilter {
             && (self.leaves_clients || rest.get(CLIENT_ADDRESS) == Some(to))
     }
 
-    fn is_ours_ipv6(&self, header: &[u8; IPV6_BYTES], rest: &[u8]) -> bool {
+    fn is_ours_ipv6(&self, header: &[u8; IPV6_BYTES], rest: &[u8], longest: usize) -> bool {
         let header = Ipv6::new_unchecked(header);
         let destination = header.destination();
         header.version() == 6
-            && IPV6_BYTES + header.payload_len() <= self.mtu
+            && IPV6_BYTES + header.payload_len() <= longest
             && !destination.is_multicast()
             // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
             && !destination.is_unicast_link_local()

@@ -87,6 +87,12 @@ pub trait HostSteering {
         Ok(())
     }
 
+    /// Returns whether a frame that came in, of which these are the first bytes, and that Linux shows to its taps, is the router's: where
+    /// the router's program is behind the taps.
+    fn takes_behind_taps(&self, _frame: &[u8], _length: usize) -> bool {
+        false
+    }
+
     /// Returns how packets come by XDP; `None` if they do not, or its queues are not open yet.
     fn xdp(&self) -> Option<XdpWay> {
         None
@@ -176,7 +182,6 @@ impl VlanShare {
     }
 
     /// Returns whether transit of a family is ours.
-    #[cfg(test)]
     pub(crate) fn takes(self, version: packet::IpVersion) -> bool {
         let left = match version {
             packet::IpVersion::V4 => 4,

@@ -58,7 +58,7 @@
 //! | `interface` | a port's own interface: asked and changed by ioctl |
 //! | `interface_lock` | the lock that one port has on an interface |
 //! | `gro` | keeps the kernel from merging received packets |
-//! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
+//! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for captures and tests |
 //! | `flood` | frames that the kernel makes, sends and counts |
 //! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
 //! | `kernel_relay` | relaying in the kernel by a node of a cluster |
@@ -82,7 +82,6 @@ mod error;
 mod flood;
 pub mod generic_netlink;
 mod gro;
-#[cfg(test)]
 mod host_filter;
 mod host_steering;
 mod interface;
@@ -227,6 +226,11 @@ pub trait Port: Send {
         let _ = is_plugged;
         let problem = "only the cable of a TAP device can be plugged and unplugged".to_owned();
         Err(PortError::Unsupported { port: self.info().name, problem })
+    }
+
+    /// Whether its transmit queues take frames in which several packets are merged.
+    fn takes_merged(&self) -> bool {
+        false
     }
 
     /// Whether the device has a link. `None`: its driver does not say, or the device is an interface of Linux, which knows.
@@ -389,6 +393,9 @@ pub struct OpenOptions {
     pub tell: fn(&str),
     /// Whether a link that goes down or comes up is reported. Who follows Linux's notifications knows it first.
     pub reports_links: bool,
+    /// Whether frames in which several packets are merged may come whole ([`Packet::merged`](packet::Packet::merged)). A driver that has
+    /// none is not concerned.
+    pub takes_merged: bool,
 }
 
 /// Writes a line at once, to a standard error that may be closed.
@@ -406,6 +413,7 @@ impl Default for OpenOptions {
             warn: to_standard_error,
             tell: to_standard_error,
             reports_links: true,
+            takes_merged: false,
         }
     }
 }
@@ -416,9 +424,21 @@ impl Default for OpenOptions {
 /// The spec is wrong, or the port cannot be opened; the message says what to do.
 pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortError> {
     let mut spec = Spec::parse(spec)?;
+    // What wraps a port knows packets one by one.
+    let options = &OpenOptions { takes_merged: options.takes_merged && !spec.is_wrapped(), ..*options };
     let wrappers = wrappers::Wrappers::take(&mut spec)?;
     let port = spec.open()(&mut spec, options)?;
     wrappers.around(port, options)
+}
+
+/// Returns whether a port of this spec has frames in which several packets are merged, and gives them whole to who takes them
+/// ([`OpenOptions::takes_merged`]).
+pub fn gives_merged(spec: &str) -> bool {
+    let is_all =
+        |spec: &mut Spec| !matches!(host_steering::Steer::take(spec), Ok(host_steering::Steer::Transit));
+    Spec::parse(spec).is_ok_and(|mut spec| {
+        spec.driver() == af_packet::DRIVER.name && !spec.is_wrapped() && is_all(&mut spec)
+    })
 }
 
 /// The packet type of a frame on a line that has no other hosts: a file, a cable in memory, a TAP.

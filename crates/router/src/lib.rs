@@ -33,6 +33,7 @@ pub mod table;
 mod top;
 #[cfg(feature = "web")]
 mod web;
+mod whole_frames;
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -42,6 +42,7 @@ use elements::decision::Program;
 use graph::Class;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "IPClassifier",
     ports: "1/-",
     processing: Class::PUSH,

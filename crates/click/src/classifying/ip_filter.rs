@@ -22,6 +22,7 @@ use elements::decision::{Program, ip_names};
 use graph::Class;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "IPFilter",
     ports: "1/-",
     processing: Class::PUSH,

@@ -129,6 +129,7 @@ use super::neighbour_table::Claim;
 use super::querier::{Options, Protocol, Querier, Words};
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "ARPQuerier",
     ports: "2/1-3",
     processing: Class::PUSH,

@@ -42,8 +42,13 @@ use packet::{Packet, PacketType};
 use super::address_owners::{AddressOwners, Answer, Responder};
 use super::arp_frame::{self, FRAME_LEN};
 
-pub(crate) static CLASS: Class =
-    Class { name: "ARPResponder", manual: graph::manual!("arp_responder.rs"), ..Responder::<Arp>::CLASS };
+pub(crate) static CLASS: Class = Class {
+    name: "ARPResponder",
+    // What is merged is no ARP, and goes on as it is.
+    capabilities: &[graph::TAKES_MERGED],
+    manual: graph::manual!("arp_responder.rs"),
+    ..Responder::<Arp>::CLASS
+};
 
 struct Arp;
 

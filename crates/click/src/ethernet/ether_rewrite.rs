@@ -18,6 +18,7 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "EtherRewrite",
     handlers: &[
         Handler::field("src", "The SRC argument.", &Field(|e: &mut EtherRewrite| &mut e.source)),

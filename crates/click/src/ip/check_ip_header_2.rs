@@ -13,6 +13,7 @@ use elements::ip::check_ip_header;
 use graph::Class;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "CheckIPHeader2",
     manual: graph::manual!("check_ip_header_2.rs"),
     make: |setup| check_ip_header::make(setup, false),

@@ -20,6 +20,7 @@ use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN};
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "FixIPSrc",
     manual: graph::manual!("fix_ip_src.rs"),
     make: |setup| {

@@ -153,6 +153,7 @@ use graph::{Alias, Class, ConfigError, Element, Setup};
 use super::ip_lookup::{IpLookup, make};
 
 pub(crate) static RADIX: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "RadixIPLookup",
     aliases: &[
         Alias {
@@ -186,6 +187,7 @@ pub(crate) static RADIX: Class = Class {
 };
 
 pub(crate) static STATIC: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "StaticIPLookup",
     aliases: &[],
     handlers: IpLookup::<u32>::FIXED_HANDLERS,
@@ -194,6 +196,7 @@ pub(crate) static STATIC: Class = Class {
 };
 
 pub(crate) static PAPER: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "LookupIPRoute",
     aliases: &[Alias {
         name: "LookupIPRouteMP",
@@ -206,6 +209,7 @@ pub(crate) static PAPER: Class = Class {
 };
 
 pub(crate) static IP6: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "LookupIP6Route",
     aliases: &[],
     handlers: IpLookup::<u128>::HANDLERS,

@@ -15,6 +15,7 @@ use graph::{Class, Combine, Context, Element, Get, Handler, Put, Verdict};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "CheckPaint",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,

@@ -30,7 +30,7 @@ use crate::shaping::rate_ewma::{RateEwma, decimal};
 
 pub(crate) static CLASS: Class = Class {
     name: "Counter",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     aliases: &[Alias {
         name: "CounterMP",
         difference: "In Click it is the one for several threads; here the workers of every Counter count \
@@ -161,11 +161,11 @@ impl Counter {
 
 impl Element for Counter {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let mut bytes = 0;
+        let (mut count, mut bytes) = (0, 0);
         for packet in batch.packets() {
-            bytes += packet.len() as u64;
+            count += packet.pieces();
+            bytes += packet.bytes_in_pieces();
         }
-        let count = batch.len() as u64;
         self.count += count;
         self.byte_count += bytes;
         let now = cx.now_ns();

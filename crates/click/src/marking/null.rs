@@ -35,7 +35,7 @@ use graph::{Class, Element};
 
 pub(crate) static CLASS: Class = Class {
     name: "Null",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("null.rs", "Null"),
     make: |setup| {
         setup.arguments.finish()?;

@@ -19,7 +19,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "PaintTee",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &[Handler::read_write(

@@ -263,7 +263,7 @@ pub(crate) static CLASS: Class = Class {
     name: "IPRewriter",
     ports: "1-/1-",
     processing: Class::PUSH,
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: BOTH_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPRewriter"),
     make: |setup| make(setup, Kind::Both),
@@ -272,7 +272,7 @@ pub(crate) static CLASS: Class = Class {
 
 pub(crate) static TCP: Class = Class {
     name: "TCPRewriter",
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: TCP_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "TCPRewriter"),
     make: |setup| make(setup, Kind::Tcp),
@@ -281,7 +281,7 @@ pub(crate) static TCP: Class = Class {
 
 pub(crate) static UDP: Class = Class {
     name: "UDPRewriter",
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: UDP_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "UDPRewriter"),
     make: |setup| make(setup, Kind::Udp),
@@ -290,7 +290,7 @@ pub(crate) static UDP: Class = Class {
 
 pub(crate) static ADDRESS: Class = Class {
     name: "IPAddrRewriter",
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: ADDRESS_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPAddrRewriter"),
     make: |setup| make(setup, Kind::Address),
@@ -299,7 +299,7 @@ pub(crate) static ADDRESS: Class = Class {
 
 pub(crate) static PAIR: Class = Class {
     name: "IPAddrPairRewriter",
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: ADDRESS_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPAddrPairRewriter"),
     make: |setup| make(setup, Kind::Pair),
@@ -308,7 +308,7 @@ pub(crate) static PAIR: Class = Class {
 
 pub(crate) static PING: Class = Class {
     name: "ICMPPingRewriter",
-    capabilities: &[METRICS],
+    capabilities: &[graph::TAKES_MERGED, METRICS],
     handlers: PING_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "ICMPPingRewriter"),
     make: |setup| make(setup, Kind::Ping),

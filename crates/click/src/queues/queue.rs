@@ -101,7 +101,7 @@ pub(crate) static CLASS: Class = Class {
     ],
     ports: "1/1-2",
     processing: "h/lh",
-    capabilities: &[QUEUE, TELLS_WHEN_FULL, graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, QUEUE, TELLS_WHEN_FULL, graph::KEEPS_ALL],
     handlers: &HANDLERS,
     manual: graph::manual!("queue.rs", "Queue"),
     make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),
@@ -111,7 +111,7 @@ pub(crate) static CLASS: Class = Class {
 pub(crate) static NOTIFIER: Class = Class {
     name: "NotifierQueue",
     aliases: &[],
-    capabilities: &[QUEUE],
+    capabilities: &[graph::TAKES_MERGED, QUEUE],
     manual: graph::manual!("queue.rs", "NotifierQueue"),
     ..CLASS
 };

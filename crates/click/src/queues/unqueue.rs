@@ -22,7 +22,7 @@ use packet::MAX_BATCH;
 
 pub(crate) static CLASS: Class = Class {
     name: "Unqueue",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     processing: "l/h",
     handlers: &[
         Handler::read(

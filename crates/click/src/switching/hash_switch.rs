@@ -14,6 +14,7 @@ use graph::{Class, Context, Element};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "HashSwitch",
     ports: "1/1-",
     processing: Class::PUSH,

@@ -15,6 +15,7 @@ use packet::Batch;
 use super::switch::switch_batch;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "StaticSwitch",
     ports: "1/-",
     processing: Class::PUSH,

@@ -14,6 +14,7 @@ use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
+    capabilities: &[graph::TAKES_MERGED],
     name: "Switch",
     ports: "1/-",
     processing: Class::PUSH,

@@ -30,7 +30,7 @@ use crate::decision::Program;
 
 pub(crate) static CLASS: Class = Class {
     name: "Classifier",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/-",
     processing: Class::PUSH,
     handlers: Decider::<false>::HANDLERS,

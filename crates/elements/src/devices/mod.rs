@@ -18,6 +18,7 @@ pub mod to_device;
 mod to_host;
 
 use packet::sync::lock;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use graph::names::{self, InterfaceAddresses};
@@ -69,6 +70,16 @@ impl PortNames {
     pub fn spec<'a>(&'a self, name: &'a str) -> &'a str {
         self.specs.iter().find(|(known, _)| known == name).map_or(name, |(_, spec)| spec)
     }
+}
+
+/// The ports, by the names that elements use, of which merged packets come whole: everything that they reach takes them. The program
+/// puts them under [`MergedPorts::KEY`] into what the elements share.
+#[derive(Clone, Debug, Default)]
+pub struct MergedPorts(pub BTreeSet<String>);
+
+impl MergedPorts {
+    /// Where ports look for it.
+    pub const KEY: &'static str = "ports with merged packets";
 }
 
 /// How ports are opened with so many queues, which report as all of the program does.
@@ -168,7 +179,10 @@ impl OpenPort {
             // What gives ports names follows Linux's notifications.
             let names = shared.get::<PortNames>(PortNames::KEY);
             let reports_links = names.is_none_or(|names| names.specs.is_empty());
-            let options = OpenOptions { reports_links, ..open_options(roles.receive.len(), tx_queues) };
+            let merged = shared.get::<MergedPorts>(MergedPorts::KEY);
+            let takes_merged = merged.is_some_and(|ports| ports.0.contains(key));
+            let options =
+                OpenOptions { reports_links, takes_merged, ..open_options(roles.receive.len(), tx_queues) };
             let port = ports::open(spec, &options).map_err(|error| ConfigError::new(error.to_string()))?;
             Ok(Self::new(port).named(key))
         })

@@ -57,7 +57,7 @@ use super::{
 pub static CLASS: Class = Class {
     name: "ToDevice",
     ports: "1/0",
-    capabilities: &[SENDER, graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, SENDER, graph::KEEPS_ALL],
     handlers: &[
         Handler::read(
             "count",

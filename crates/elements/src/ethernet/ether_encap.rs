@@ -22,7 +22,7 @@ use super::header::{self, NO_ROOM};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherEncap",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     handlers: &[
         Handler::read_write(
             "src",

@@ -95,7 +95,7 @@ use crate::ip6::AddressList6;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMP6Error",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     handlers: Errors::<Ipv6Errors>::HANDLERS,
     manual: graph::manual!("icmp6_error.rs"),
     make: errors::make::<Ipv6Errors>,

@@ -106,7 +106,7 @@ use crate::ip::AddressList;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMPError",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     handlers: Errors::<Ipv4Errors>::HANDLERS,
     manual: graph::manual!("icmp_error.rs"),
     make: errors::make::<Ipv4Errors>,

@@ -70,7 +70,7 @@ use crate::runs::{self, BadSources, IpCheck, Step};
 /// The class `CheckIPHeader`.
 pub static CLASS: Class = Class {
     name: "CheckIPHeader",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &[

@@ -39,7 +39,7 @@ use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "DecIPTTL",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &[

@@ -23,7 +23,7 @@ use packet::{Annotations, Batch};
 
 pub(crate) static CLASS: Class = Class {
     name: "GetIPAddress",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("get_ip_address.rs"),
     make,
     ..Class::DEFAULT

@@ -35,6 +35,7 @@ use std::ops::Range;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use packet::division::divide;
 use packet::wire::ipv4::{Ipv4, MAX_HEADER_LEN, MIN_HEADER_LEN, field};
 use packet::wire::ipv4_option::Ipv4Option;
 use packet::{Batch, Packet, checksum};
@@ -46,7 +47,7 @@ const LEAST_MTU: usize = 8;
 
 pub(crate) static CLASS: Class = Class {
     name: "IPFragmenter",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::PUSH,
     handlers: &[
@@ -179,7 +180,33 @@ impl Header {
 }
 
 impl IPFragmenter {
+    /// One in which several are merged: whole if each of them fits.
+    #[cold]
+    fn handle_merged(&mut self, cx: &mut Context, packet: Packet) {
+        let before = packet.network_offset().and_then(|offset| usize::try_from(offset).ok());
+        let Some((before, header)) = before.zip(Header::of(&packet)) else {
+            return cx.drop(packet, "no IP header");
+        };
+        if packet.piece_len() - before <= self.mtu {
+            return cx.emit(0, packet);
+        }
+        if header.word(field::FLAGS_OFFSET) & DONT_FRAGMENT != 0 && self.honor_df {
+            return self.refuse(cx, packet, &header);
+        }
+        let mut pieces = Vec::new();
+        match divide(cx.pool(), &packet, |piece| pieces.push(piece)) {
+            Ok(missing) if missing > 0 => cx.count_drop("no frame for a piece", missing),
+            Ok(_) => {}
+            Err(_) => cx.count_drop("bad merged packet", packet.pieces()),
+        }
+        cx.pool().free_packet(packet);
+        pieces.into_iter().for_each(|piece| self.handle(cx, piece));
+    }
+
     fn handle(&mut self, cx: &mut Context, mut packet: Packet) {
+        if packet.is_merged() {
+            return self.handle_merged(cx, packet);
+        }
         let length = packet.network().map_or(0, <[u8]>::len);
         if length <= self.mtu {
             return cx.emit(0, packet);

@@ -17,7 +17,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkIPHeader",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("mark_ip_header.rs"),
     make: |setup| {
         let offset = setup.arguments.optional("OFFSET")?.unwrap_or(0);

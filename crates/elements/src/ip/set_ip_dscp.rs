@@ -17,7 +17,7 @@ use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
     name: "SetIPDSCP",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "dscp",
         Combine::First,

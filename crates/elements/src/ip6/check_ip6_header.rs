@@ -60,7 +60,7 @@ use crate::runs::{self, BadSources, Ip6Check, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckIP6Header",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &[

@@ -18,7 +18,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "GetIP6Address",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("get_ip6_address.rs"),
     make,
     ..Class::DEFAULT

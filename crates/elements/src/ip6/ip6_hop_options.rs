@@ -43,7 +43,7 @@ use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "IP6HopOptions",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     manual: graph::manual!("ip6_hop_options.rs"),

@@ -17,7 +17,7 @@ use packet::wire::ipv6::Ipv6;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkIP6Header",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("mark_ip6_header.rs"),
     make: |setup| {
         let offset = setup.arguments.optional("OFFSET")?.unwrap_or(0);

@@ -15,7 +15,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkMACHeader",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("mark_mac_header.rs"),
     make: |setup| {
         let offset: u16 = setup.arguments.optional("OFFSET")?.unwrap_or(0);

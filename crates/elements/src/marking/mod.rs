@@ -1,5 +1,6 @@
 //! Annotations and bytes of single packets.
 
+mod divide;
 mod mark_mac_header;
 pub mod paint;
 mod strip;
@@ -9,5 +10,11 @@ pub(crate) mod unstrip_to_mac_header;
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] =
-    &[&mark_mac_header::CLASS, &paint::CLASS, &strip::CLASS, &unstrip::CLASS, &unstrip_to_mac_header::CLASS];
+pub static CLASSES: &[&Class] = &[
+    &divide::CLASS,
+    &mark_mac_header::CLASS,
+    &paint::CLASS,
+    &strip::CLASS,
+    &unstrip::CLASS,
+    &unstrip_to_mac_header::CLASS,
+];

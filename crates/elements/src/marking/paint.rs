@@ -19,7 +19,7 @@ use crate::runs::{self, Step};
 /// The class `Paint`.
 pub static CLASS: Class = Class {
     name: "Paint",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "color",
         Combine::First,

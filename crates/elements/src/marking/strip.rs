@@ -22,7 +22,7 @@ use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "Strip",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("strip.rs"),
     make: |setup| {
         let length: u32 = setup.arguments.required("LENGTH")?;

@@ -15,7 +15,7 @@ use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "Unstrip",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("unstrip.rs"),
     make: |setup| {
         let length: u32 = setup.arguments.required("LENGTH")?;

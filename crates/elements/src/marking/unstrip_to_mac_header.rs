@@ -25,7 +25,7 @@ use crate::runs::{self, Departure, Header, Step, Watch};
 
 pub(crate) static CLASS: Class = Class {
     name: "UnstripToMACHeader",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     manual: graph::manual!("unstrip_to_mac_header.rs"),
     make: |setup| {
         setup.arguments.finish()?;

@@ -16,7 +16,7 @@ use packet::{Batch, MAX_BATCH};
 
 pub(crate) static CLASS: Class = Class {
     name: "Discard",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/0",
     handlers: &[
         Handler::read(

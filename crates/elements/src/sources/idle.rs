@@ -18,7 +18,7 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "Idle",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "-/-",
     flow: "x/y",
     manual: graph::manual!("idle.rs"),

@@ -18,7 +18,7 @@ use super::tee::emit_copies;
 
 pub(crate) static CLASS: Class = Class {
     name: "PaintSwitch",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     ports: "1/-",
     processing: Class::PUSH,
     manual: graph::manual!("paint_switch.rs"),

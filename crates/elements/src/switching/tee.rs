@@ -17,7 +17,7 @@ use packet::Batch;
 /// The class `Tee`.
 pub static CLASS: Class = Class {
     name: "Tee",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::TAKES_MERGED, graph::KEEPS_ALL],
     aliases: &[Alias {
         name: "Duplicate",
         difference: "In Click the copies of a Tee share their data until one is changed; here copies are \

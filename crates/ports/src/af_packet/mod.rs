@@ -14,11 +14,13 @@
 //!
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
-//! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. So that the
-//! kernel makes none, it merges no received packets while the port is open ([`Unmerged`]). With `steer=transit` merged
+//! segmentation offload made longer than the MTU are taken and sent whole where the caller takes them
+//! ([`OpenOptions::takes_merged`], `merged.rs`). Else they are dropped and counted: no interface could send them on. So that the
+//! kernel makes none then, it merges no received packets while the port is open ([`Unmerged`]). With `steer=transit` merged
 //! frames are the kernel's, which sends them on in pieces, unless the router filters; then it merges none either.
 
 pub(crate) mod linux_frames;
+mod merged;
 mod ring;
 mod rx;
 mod screen;
@@ -74,6 +76,8 @@ pub(crate) struct Claim {
     pub(crate) interface: Interface,
     pub(crate) warn: fn(&str),
     good_news: fn(&str),
+    /// Whether merged frames are taken whole.
+    takes_merged: bool,
     reports_links: bool,
     _lock: InterfaceLock,
     /// The lock on the interface with this index.
@@ -123,6 +127,7 @@ impl Claim {
             interface,
             warn: options.warn,
             good_news: options.tell,
+            takes_merged: options.takes_merged,
             reports_links: options.reports_links,
             _lock: lock,
             held: Mutex::default(),
@@ -287,7 +292,9 @@ impl AfPacketPort {
         let slots = spec.take_number("ring", (32, 1 << 20))?.unwrap_or(DEFAULT_SLOTS) as usize;
         let promiscuous = spec.take_switch("promiscuous", false)?;
         let steer = Steer::take(spec)?;
-        let claim = Arc::new(Claim::of(&name, options)?);
+        // Of transit they are Linux's, which forwards them whole.
+        let takes_merged = options.takes_merged && steer == Steer::All;
+        let claim = Arc::new(Claim::of(&name, &OpenOptions { takes_merged, ..*options })?);
         let interface = &claim.interface;
         let (mac, mtu, is_up) = (interface.mac()?, interface.mtu()?, interface.is_up()?);
         let screen = match steer {
@@ -303,6 +310,7 @@ impl AfPacketPort {
             _ if receivers.is_empty() => {}
             Some(screen) if is_up => screen.attach(interface.index()?)?,
             Some(_) => {}
+            None if takes_merged => {}
             None => claim.keep_apart(),
         }
         for receiver in &mut receivers {
@@ -351,12 +359,13 @@ struct Builder<'a> {
     index: i32,
     mtu: usize,
     slots: usize,
+    takes_merged: bool,
 }
 
 impl<'a> Builder<'a> {
     fn new(claim: &'a Claim, slots: usize) -> Result<Self, PortError> {
         let (index, mtu) = (claim.hold()?, claim.interface.mtu()?);
-        Ok(Self { name: &claim.name, index, mtu, slots })
+        Ok(Self { name: &claim.name, index, mtu, slots, takes_merged: claim.takes_merged })
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> PortError + '_ {
@@ -405,6 +414,11 @@ impl<'a> Builder<'a> {
         socket::set(&socket, libc::PACKET_VNET_HDR, &1).map_err(self.failed("setting PACKET_VNET_HDR"))?;
         socket::set(&socket, libc::PACKET_IGNORE_OUTGOING, &1)
             .map_err(self.failed("setting PACKET_IGNORE_OUTGOING"))?;
+        if self.takes_merged {
+            socket::set(&socket, libc::PACKET_COPY_THRESH, &1).map_err(self.failed("setting PACKET_COPY_THRESH"))?;
+            // Beyond the limit of the system where we may.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20);
+        }
         let ring = Ring::new(&socket, RingKind::Receive, self.slots, self.mtu)
             .map_err(self.failed("making the receive ring"))?;
         if let Some(screen) = screen {
@@ -426,6 +440,18 @@ impl<'a> Builder<'a> {
             .map_err(self.failed("making the transmit ring"))?;
         socket::bind(&socket, self.index, false).map_err(self.failed("binding to the interface"))?;
         Ok((socket, ring))
+    }
+
+    /// A socket that sends merged frames, where they are taken.
+    fn sender_of_merged(&self) -> Result<Option<OwnedFd>, PortError> {
+        if !self.takes_merged {
+            return Ok(None);
+        }
+        let socket = socket::open().map_err(self.failed("opening a packet socket"))?;
+        socket::set(&socket, libc::PACKET_VNET_HDR, &1).map_err(self.failed("setting PACKET_VNET_HDR"))?;
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 16 << 20);
+        socket::bind(&socket, self.index, false).map_err(self.failed("binding to the interface"))?;
+        Ok(Some(socket))
     }
 }
 
@@ -449,6 +475,10 @@ impl Port for AfPacketPort {
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         Ok(Box::new(self.tx.take(queue)?))
+    }
+
+    fn takes_merged(&self) -> bool {
+        self.claim.takes_merged
     }
 
     fn host(&mut self) -> Option<&mut dyn HostSteering> {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use packet::pool::LARGE_HEADROOM;
 use packet::{Batch, Packet, PacketType, Pool};
 
+use crate::af_packet::merged::{self, VIRTIO_BYTES, Virtio};
 use crate::af_packet::ring::{Received, Ring};
 use crate::af_packet::screen::Screen;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, Plan, socket};
 use crate::{Event, PortError, QueueStats, RxQueue};
 
-/// Bytes of a virtio network header, which lies right before the packet (struct virtio_net_hdr).
-const VIRTIO_BYTES: usize = 10;
 /// Where the kernel writes the link address: behind the header, aligned to 16.
 pub(super) const ADDRESS_OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 /// Bytes of both link addresses, behind which a VLAN tag stands.
@@ -152,6 +152,7 @@ impl AfPacketRx {
         self.claim.stay_from_linux()?;
         match &self.screen {
             Some(screen) => screen.attach(opened.2)?,
+            None if self.claim.takes_merged => {}
             None => self.claim.keep_apart(),
         }
         Ok(opened)
@@ -175,10 +176,19 @@ impl AfPacketRx {
     /// Gives all slots back unread.
     pub(super) fn discard_all(&mut self) {
         for _ in 0..self.ring.slots() {
-            if self.ring.status(self.head) & libc::TP_STATUS_USER == 0 {
+            let status = self.ring.status(self.head);
+            if status & libc::TP_STATUS_USER == 0 {
                 break;
             }
+            self.discard_aside(status);
             self.release();
+        }
+    }
+
+    /// Lets go of a frame that the kernel has kept whole beside its slot, if it has.
+    fn discard_aside(&self, status: u32) {
+        if status & libc::TP_STATUS_COPY != 0 {
+            merged::discard(&self.socket);
         }
     }
 
@@ -186,6 +196,26 @@ impl AfPacketRx {
     fn release(&mut self) {
         self.ring.set_status(self.head, libc::TP_STATUS_KERNEL);
         self.head = self.ring.next(self.head);
+    }
+
+    /// Takes a merged frame of a slot that is ours, or that the kernel has kept whole beside it.
+    #[inline(never)]
+    fn take_merged(&self, pool: &mut Pool, slot: usize, status: u32) -> Result<Packet, Event> {
+        let is_aside = status & libc::TP_STATUS_COPY != 0;
+        let Some(mut packet) = pool.allocate_large() else {
+            self.discard_aside(status);
+            return Err(if pool.has_large() { Event::NoFrame } else { Event::Offload });
+        };
+        #[allow(unsafe_code, reason = "reading a slot of the ring")]
+        // SAFETY: the slot is ours: its status says so. The caller releases it.
+        let slot = unsafe { self.ring.received(slot) };
+        match fill_merged(&self.socket, slot, status, is_aside, self.frame_bytes, &mut packet) {
+            Ok(()) => Ok(packet),
+            Err(reason) => {
+                pool.free_packet(packet);
+                Err(reason)
+            }
+        }
     }
 
     #[cold]
@@ -236,12 +266,24 @@ impl RxQueue for AfPacketRx {
             // SAFETY: the slot is ours: its status says so. It is released below.
             let received = unsafe { self.ring.received(self.head) };
             match fill(received, status, self.mtu, &mut packet) {
+                Err(Event::Offload) if self.claim.takes_merged => {
+                    spare = Some(packet);
+                    match self.take_merged(pool, self.head, status) {
+                        Ok(packet) => {
+                            self.stats.packets += packet.pieces();
+                            self.stats.bytes += packet.bytes_in_pieces();
+                            batch.push(packet);
+                        }
+                        Err(reason) => self.stats.add(reason, 1),
+                    }
+                }
                 Ok(()) => {
                     self.stats.packet(packet.len());
                     batch.push(packet);
                 }
                 Err(reason) => {
                     spare = Some(packet);
+                    self.discard_aside(status);
                     if reason == Event::Offload { self.offload_frame() } else { self.stats.add(reason, 1) }
                 }
             }
@@ -291,9 +333,8 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
     }
     let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
     let virtio = slot.bytes(virtio_at, VIRTIO_BYTES).ok_or(Event::TooLong)?;
-    // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset.
-    let is_offload = virtio[1] != 0 && length > mtu + ETHERNET_BYTES;
-    if is_offload {
+    let virtio = Virtio::of(virtio).ok_or(Event::TooLong)?;
+    if virtio.is_merged() && header.tp_len as usize > mtu + ETHERNET_BYTES {
         return Err(Event::Offload);
     }
     if length < header.tp_len as usize {
@@ -308,9 +349,57 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
         insert_tag(copy, data, status, header.tp_vlan_tpid, header.tp_vlan_tci);
     }
     if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
-        let number = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
+        let number = |at: usize| usize::from(virtio.number(at));
         crate::unfinished::complete(copy, number(6) + tag_bytes, number(8));
     }
+    classify(slot, &header, packet);
+    Ok(())
+}
+
+/// Fills a large frame with a merged one, of the slot, or from where the kernel has kept it aside.
+fn fill_merged(
+    socket: &OwnedFd,
+    slot: Received<'_>,
+    status: u32,
+    is_aside: bool,
+    frame_bytes: usize,
+    packet: &mut Packet,
+) -> Result<(), Event> {
+    let header = slot.header();
+    let (start, length) = (usize::from(header.tp_mac), header.tp_len as usize);
+    let virtio = if is_aside {
+        merged::read(socket, length, packet)?
+    } else {
+        let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
+        let virtio = slot.bytes(virtio_at, VIRTIO_BYTES).and_then(Virtio::of).ok_or(Event::TooLong)?;
+        if (header.tp_snaplen as usize) < length {
+            // There was no room beside the ring.
+            return Err(Event::RingFull);
+        }
+        let data = slot.bytes(start, length).ok_or(Event::TooLong)?;
+        packet.reset_behind(LARGE_HEADROOM, length).ok_or(Event::TooLong)?.copy_from_slice(data);
+        virtio
+    };
+    let mut tag_bytes = 0;
+    if status & libc::TP_STATUS_VLAN_VALID != 0 {
+        tag_bytes = TAG_BYTES;
+        let addresses: [u8; ADDRESSES] =
+            *packet.data().first_chunk().ok_or(Event::TooShort)?;
+        let frame = packet.prepend(TAG_BYTES).ok_or(Event::TooLong)?;
+        frame[..ADDRESSES].copy_from_slice(&addresses);
+        write_tag(frame, status, header.tp_vlan_tpid, header.tp_vlan_tci);
+    }
+    virtio.mark(packet, tag_bytes)?;
+    if packet.piece_len() > frame_bytes {
+        return Err(Event::TooLong);
+    }
+    classify(slot, &header, packet);
+    Ok(())
+}
+
+/// Writes what the kernel says of a frame beside its bytes.
+#[inline]
+fn classify(slot: Received<'_>, header: &libc::tpacket2_hdr, packet: &mut Packet) {
     packet.set_link_header(0);
     let address = slot.bytes(ADDRESS_OFFSET, size_of::<libc::sockaddr_ll>());
     let kernel_type =
@@ -323,17 +412,21 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
         _ => PacketType::OtherHost,
     });
     packet.set_timestamp_ns(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec));
-    Ok(())
 }
 
 /// Puts back the VLAN tag that the card or the kernel took out of the frame.
 #[cold]
 pub(super) fn insert_tag(copy: &mut [u8], data: &[u8], status: u32, tpid: u16, tci: u16) {
-    let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { TPID_CUSTOMER };
     copy[..ADDRESSES].copy_from_slice(&data[..ADDRESSES]);
+    write_tag(copy, status, tpid, tci);
+    copy[ADDRESSES + TAG_BYTES..].copy_from_slice(&data[ADDRESSES..]);
+}
+
+/// Writes a tag behind the link addresses.
+fn write_tag(copy: &mut [u8], status: u32, tpid: u16, tci: u16) {
+    let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { TPID_CUSTOMER };
     copy[ADDRESSES..ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
     copy[ADDRESSES + 2..ADDRESSES + TAG_BYTES].copy_from_slice(&tci.to_be_bytes());
-    copy[ADDRESSES + TAG_BYTES..].copy_from_slice(&data[ADDRESSES..]);
 }
 
 #[cfg(test)]

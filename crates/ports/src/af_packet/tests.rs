@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packet::wire::ethernet::MacAddr;
-use packet::{Batch, PacketType};
+use packet::{Batch, Packet, PacketType, Pool};
 use testbed::Namespace;
 
 use crate::testing::{
-    OtherProcess, batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, send, soon,
+    OtherProcess, batch_of, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, send, soon,
     veth_pair,
 };
-use crate::{Event, OpenOptions, Port};
+use crate::{Event, OpenOptions, Port, RxQueue};
 
 fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
@@ -567,5 +567,222 @@ fn an_interface_that_was_away_for_a_moment_is_back() {
             let numbered = receive_numbered(&mut *far_rx, &mut pool, 30);
             assert_eq!((numbered, tx.stats().count(Event::PortGone)), (frames(30, 60), 0));
         }
+    });
+}
+
+/// A merged packet: how it is built.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    is_ipv4: bool,
+    is_tcp: bool,
+    /// Bytes of TCP's options, or of an extension header of IPv6.
+    option_bytes: usize,
+    extension_bytes: usize,
+    flags: u8,
+    sequence: u32,
+    identification: u16,
+    piece_bytes: u16,
+    payload_bytes: usize,
+}
+
+impl Whole {
+    /// The frame, and where IP, transport and payload begin.
+    fn frame(self) -> (Vec<u8>, [usize; 3]) {
+        let header = if self.is_ipv4 { 20 } else { 40 + self.extension_bytes };
+        let transport = if self.is_tcp { 20 + self.option_bytes } else { 8 };
+        let places = [14, 14 + header, 14 + header + transport];
+        let mut frame = vec![0; places[2] + self.payload_bytes];
+        frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
+        let (protocol, length) = (if self.is_tcp { 6 } else { 17 }, (frame.len() - 14) as u16);
+        if self.is_ipv4 {
+            frame[12..14].copy_from_slice(&[8, 0]);
+            let ip = &mut frame[14..34];
+            ip[..2].copy_from_slice(&[0x45, 2]);
+            ip[2..4].copy_from_slice(&length.to_be_bytes());
+            ip[4..6].copy_from_slice(&self.identification.to_be_bytes());
+            ip[8..10].copy_from_slice(&[63, protocol]);
+            ip[12..20].copy_from_slice(&[192, 0, 2, 9, 198, 51, 100, 7]);
+            let check = packet::checksum::finish(packet::checksum::sum(ip));
+            ip[10..12].copy_from_slice(&check.to_be_bytes());
+        } else {
+            frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+            let ip = &mut frame[14..places[1]];
+            ip[..4].copy_from_slice(&[0x60, 0x20, 0, 7]);
+            ip[4..6].copy_from_slice(&(length - 40).to_be_bytes());
+            let next = if self.extension_bytes > 0 { 60 } else { protocol };
+            ip[6..8].copy_from_slice(&[next, 63]);
+            ip[8..40].fill(0x20);
+            if self.extension_bytes > 0 {
+                // Destination options: padding.
+                let padding = (self.extension_bytes - 4) as u8;
+                ip[40..44].copy_from_slice(&[protocol, (self.extension_bytes / 8 - 1) as u8, 1, padding]);
+            }
+        }
+        let udp_bytes = (frame.len() - places[1]) as u16;
+        let header = &mut frame[places[1]..places[2]];
+        header[..4].copy_from_slice(&[0x12, 0x34, 0, 80]);
+        if self.is_tcp {
+            header[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+            header[12..16].copy_from_slice(&[(transport as u8 / 4) << 4, self.flags, 1, 1]);
+            header[20..].fill(1);
+        } else {
+            header[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+        }
+        frame[places[2]..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 + at / 256) as u8);
+        (frame, places)
+    }
+
+    fn packet(self, pool: &mut Pool) -> Packet {
+        let (frame, places) = self.frame();
+        let mut packet = pool.allocate_large().unwrap();
+        packet.reset_behind(packet::pool::LARGE_HEADROOM, frame.len()).unwrap().copy_from_slice(&frame);
+        let [network, transport, payload] = places.map(|place| (place + packet.data_offset()) as u16);
+        packet.set_merged(packet::Merged { piece_bytes: self.piece_bytes, network, transport, payload });
+        packet
+    }
+}
+
+#[test]
+fn merged_packets_are_divided_as_the_kernel_divides_them() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        command("ethtool", "-K left tso off gso off tx-udp-segmentation off tx off");
+        let options = OpenOptions { takes_merged: true, ..OpenOptions::default() };
+        let mut left = crate::open("left", &options).unwrap();
+        let mut right = open("right");
+        let mut pool = pool(4_096);
+        pool.add_large(8).unwrap();
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        tx.prepare(&mut pool).unwrap();
+        rx.prepare(&mut pool).unwrap();
+        let usual = Whole {
+            is_ipv4: true,
+            is_tcp: true,
+            option_bytes: 12,
+            extension_bytes: 0,
+            flags: 0x18,
+            sequence: 7,
+            identification: 9,
+            piece_bytes: 1_400,
+            payload_bytes: 30_000,
+        };
+        let mut all = vec![];
+        for usual in [usual, Whole { is_ipv4: false, ..usual }, Whole { is_ipv4: false, extension_bytes: 16, ..usual }] {
+            all.extend([
+                usual,
+                Whole { sequence: u32::MAX - 5_000, identification: u16::MAX - 3, ..usual },
+                // FIN and PSH with the last, CWR with the first, ECE and URG with all.
+                Whole { flags: 0xf9, payload_bytes: 5_001, option_bytes: 0, ..usual },
+                Whole { piece_bytes: 1_380, payload_bytes: 1_381, option_bytes: 40, ..usual },
+                Whole { piece_bytes: 536, payload_bytes: 536 * 100, ..usual },
+            ]);
+            if usual.extension_bytes == 0 {
+                all.push(Whole { is_tcp: false, ..usual });
+                all.push(Whole { is_tcp: false, piece_bytes: 1_001, payload_bytes: 60_001, ..usual });
+            }
+        }
+        for whole in all {
+            let mut divided = Vec::new();
+            let packet = whole.packet(&mut pool);
+            let count = packet.pieces();
+            let mut pieces = Batch::new();
+            assert_eq!(packet::division::divide(&mut pool, &packet, |piece| pieces.push(piece)), Ok(0));
+            divided.extend(contents(&pieces));
+            pool.free(&mut pieces);
+            assert_eq!(divided.len() as u64, count);
+            assert_eq!(divided.iter().map(|piece| piece.len() as u64).sum::<u64>(), packet.bytes_in_pieces());
+            let before = tx.stats();
+            let mut batch = Batch::new();
+            batch.push(packet);
+            tx.send(&mut pool, &mut batch);
+            let sent = tx.stats();
+            assert_eq!((sent.packets - before.packets, sent.bytes - before.bytes), (
+                count,
+                divided.iter().map(|piece| piece.len() as u64).sum()
+            ));
+            let mut received = Vec::new();
+            soon("all pieces came", || {
+                let mut batch = Batch::new();
+                rx.receive(&mut pool, &mut batch, 64);
+                received.extend(contents(&batch).into_iter().filter(|frame| frame[..6] == [2, 0, 0, 0, 0, 9]));
+                pool.free(&mut batch);
+                received.len() >= divided.len()
+            });
+            assert_eq!(received.len(), divided.len(), "{whole:?}");
+            for (theirs, ours) in received.iter().zip(&divided) {
+                assert_eq!(theirs, ours, "{whole:?}");
+            }
+        }
+        assert_eq!(pool.stats().free, 4_096);
+    });
+}
+
+#[test]
+fn merged_frames_come_and_go_whole() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        veth_pair("out", "far");
+        let options = OpenOptions { takes_merged: true, ..OpenOptions::default() };
+        let open = |name: &str| crate::open(name, &options).unwrap();
+        let (mut left, mut right, mut out, mut far) = (open("left"), open("right"), open("out"), open("far"));
+        let mut pool = pool(1_024);
+        pool.add_large(8).unwrap();
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let (mut on, mut end) = (out.take_tx(0).unwrap(), far.take_rx(0).unwrap());
+        for queue in [&mut rx, &mut end] {
+            queue.prepare(&mut pool).unwrap();
+        }
+        let usual = Whole {
+            is_ipv4: true,
+            is_tcp: true,
+            option_bytes: 12,
+            extension_bytes: 0,
+            flags: 0x10,
+            sequence: 1,
+            identification: 1,
+            piece_bytes: 1_448,
+            payload_bytes: 65_160,
+        };
+        // One that fits a slot of the ring, and small packets between, whose order stays.
+        let small = numbered_frame(5, 60);
+        for whole in [usual, Whole { payload_bytes: 1_600, piece_bytes: 800, ..usual }, Whole { is_ipv4: false, piece_bytes: 1_428, ..usual }] {
+            let (frame, [_, transport, _]) = whole.frame();
+            let mut batch = batch_of(&mut pool, std::slice::from_ref(&small));
+            batch.push(whole.packet(&mut pool));
+            batch_of(&mut pool, std::slice::from_ref(&small)).drain().for_each(|packet| batch.push(packet));
+            tx.send(&mut pool, &mut batch);
+            let hop = |rx: &mut dyn RxQueue, pool: &mut Pool| {
+                let mut received = Batch::new();
+                soon("three frames", || {
+                    rx.receive(pool, &mut received, 32);
+                    received.len() >= 3
+                });
+                let merged: Vec<_> = received.iter().map(|packet| (packet.is_merged(), packet.pieces())).collect();
+                let pieces = whole.payload_bytes.div_ceil(whole.piece_bytes.into()) as u64;
+                assert_eq!(merged, [(false, 1), (true, pieces), (false, 1)], "{whole:?}");
+                let mut came = contents(&received);
+                // Of a merged packet it means nothing.
+                came[1][transport + 16..transport + 18].fill(0);
+                assert_eq!(came, [small.clone(), frame.clone(), small.clone()], "{whole:?}");
+                received
+            };
+            let mut received = hop(&mut *rx, &mut pool);
+            on.send(&mut pool, &mut received);
+            let mut received = hop(&mut *end, &mut pool);
+            pool.free(&mut received);
+        }
+        // Nobody has large frames: they are lost, and counted, and what comes behind them is not.
+        let mut batch = Batch::new();
+        batch.push(usual.packet(&mut pool));
+        tx.send(&mut pool, &mut batch);
+        let held: Vec<_> = std::iter::from_fn(|| pool.allocate_large()).collect();
+        let mut batch = batch_of(&mut pool, std::slice::from_ref(&small));
+        tx.send(&mut pool, &mut batch);
+        let mut received = Batch::new();
+        soon("the small one comes", || rx.receive(&mut pool, &mut received, 32) > 0 || !received.is_empty());
+        assert_eq!(contents(&received), [small]);
+        assert_eq!(rx.stats().count(Event::NoFrame), 1);
+        drop(held);
+        pool.free(&mut received);
     });
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use packet::{Batch, Pool};
+use packet::{Batch, Packet, Pool};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::af_packet::ring::Ring;
-use crate::af_packet::socket;
+use crate::af_packet::{merged, socket};
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY};
 use crate::{Event, PortError, QueueStats, TxQueue};
 use packet::wire::ethernet::{EtherType, Ethernet};
@@ -27,6 +27,8 @@ pub(super) struct AfPacketTx {
     // The ring before the socket: unmapped first.
     ring: Ring,
     socket: OwnedFd,
+    /// What sends merged frames.
+    of_merged: Option<OwnedFd>,
     claim: Arc<Claim>,
     /// The slot that we fill next.
     head: usize,
@@ -56,10 +58,12 @@ impl AfPacketTx {
         let returns = claim.returns.load(Ordering::Relaxed);
         let builder = Builder::new(&claim, slots)?;
         let ((socket, ring), index, mtu) = (builder.sender()?, builder.index, builder.mtu);
+        let of_merged = builder.sender_of_merged()?;
         Ok(Self {
             lengths: vec![0; ring.slots()].into(),
             ring,
             socket,
+            of_merged,
             claim,
             head: 0,
             unsent: 0,
@@ -109,6 +113,7 @@ impl AfPacketTx {
         let claim = Arc::clone(&self.claim);
         let builder = Builder::new(&claim, self.slots)?;
         (self.socket, self.ring) = builder.sender()?;
+        self.of_merged = builder.sender_of_merged()?;
         (self.index, self.mtu) = (builder.index, builder.mtu);
         self.lengths = vec![0; self.ring.slots()].into();
         (self.head, self.gone, self.lost) = (0, false, false);
@@ -234,6 +239,32 @@ impl AfPacketTx {
     }
 }
 
+impl AfPacketTx {
+    /// Sends a merged frame, behind what is in the ring. `None`: there is no room at the moment.
+    #[cold]
+    fn send_merged(&mut self, packet: &mut Packet) -> Option<Result<(), Event>> {
+        if self.unsent > 0 {
+            self.kick();
+            if self.unsent > 0 {
+                return None;
+            }
+        }
+        if self.gone {
+            return Some(Err(Event::PortGone));
+        }
+        let Some(socket) = &self.of_merged else { return Some(Err(Event::Offload)) };
+        if packet.piece_len() > self.mtu + ETHERNET_BYTES + TAG_BYTES {
+            return Some(Err(Event::TooLong));
+        }
+        let sent = merged::send(socket, packet);
+        if sent == Some(Ok(())) {
+            self.stats.packets += packet.pieces();
+            self.stats.bytes += packet.bytes_in_pieces();
+        }
+        sent
+    }
+}
+
 /// Packets that the kernel is done with.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
@@ -251,9 +282,10 @@ impl TxQueue for AfPacketTx {
             self.look();
         }
         let (mut taken, mut has_grown) = (0, None);
-        for packet in batch.iter() {
-            let mut put = self.put(packet.data());
-            if put == Some(Err(Event::TooLong)) && *has_grown.get_or_insert_with(|| self.grow()) {
+        for packet in batch.iter_mut() {
+            let mut put = if packet.is_merged() { self.send_merged(packet) } else { self.put(packet.data()) };
+            if !packet.is_merged()
+                && put == Some(Err(Event::TooLong)) && *has_grown.get_or_insert_with(|| self.grow()) {
                 put = self.put(packet.data());
             }
             match put {

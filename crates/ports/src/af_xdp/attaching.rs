@@ -128,6 +128,13 @@ impl Shared {
 
     /// Attaches the program in the kernel's stack: in tc, if it can be there.
     fn attach_in_stack(&self, attached: &mut Attached, link: &Link) -> Result<(), PortError> {
+        if probe::lacks_vlan_tags(&link.kind) {
+            return Err(self.unsupported(format!(
+                "frames come to a program of a {} without their VLAN tags; expected `af_packet:{}`",
+                link.kind,
+                self.name()
+            )));
+        }
         if self.may_tc() && !attached.refuses_tc {
             // Known before it is attached, so that no frame of a `host:` port comes back.
             attached.passage = Some(passage::enter(namespace(), attached.index, Passage::Marked));
@@ -138,13 +145,6 @@ impl Shared {
                 }
                 outcome => return outcome,
             }
-        }
-        if probe::lacks_vlan_tags(&link.kind) {
-            return Err(self.unsupported(format!(
-                "frames come to a program of a {} without their VLAN tags; expected `af_packet:{}`",
-                link.kind,
-                self.name()
-            )));
         }
         self.attach_generic(attached)
     }
@@ -236,6 +236,7 @@ impl Shared {
         let longest = if attached.largest_mtu == usize::MAX { mtu } else { accepted.min(attached.largest_mtu) };
         // No unicast frame is to a group's address.
         let taken = if attached.gives_way { MacAddr([1, 0, 0, 0, 0, 0]) } else { mac };
+        attached.filter.set_link(taken, longest);
         attached.program.set_interface(taken, longest, attached.leaves_unfinished).map_err(failed)
     }
 }

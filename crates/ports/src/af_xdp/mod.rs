@@ -87,6 +87,7 @@ use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES, Opened, Socket,
 use crate::af_xdp::tx::AfXdpTx;
 use crate::bpf::{Counters, Steered, addresses_error, clients_error, esp_error, stations_error, vlans_error};
 use crate::host::passage;
+use crate::host_filter::HostFilter;
 use crate::host_steering::{HostSteering, Station, Steer, VlanId, VlanShare, XdpWay};
 use crate::mtu::{largest_mtu, mtu_problem};
 use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpFeatures, XdpMode, zero_copy};
@@ -216,6 +217,8 @@ struct Attached {
     is_off: bool,
     /// Whether the kernel has refused a program of tc, for good.
     refuses_tc: bool,
+    /// What the program was told, for those who have its frames before it.
+    filter: HostFilter,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
 }
@@ -536,6 +539,7 @@ impl AfXdpPort {
             gives_way: false,
             is_off: false,
             refuses_tc: false,
+            filter: HostFilter::new(mac, mtu),
             largest_mtu: usize::MAX,
             tags: None,
             keeps_tags: false,
@@ -693,7 +697,9 @@ impl Port for AfXdpPort {
 impl HostSteering for AfXdpPort {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         let failed = |error| addresses_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
+        let attached = &mut *lock(&self.shared.attached);
+        attached.filter.set_local_addresses(addresses);
+        attached.program.local.set(addresses).map_err(failed)
     }
 
     fn set_own_sources(&mut self, sources: &[Ipv4Addr]) -> Result<(), PortError> {
@@ -703,17 +709,23 @@ impl HostSteering for AfXdpPort {
 
     fn take_esp(&mut self, takes: bool) -> Result<(), PortError> {
         let failed = |error| esp_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.local.take_esp(takes).map_err(failed)
+        let attached = &mut *lock(&self.shared.attached);
+        attached.filter.take_esp(takes);
+        attached.program.local.take_esp(takes).map_err(failed)
     }
 
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let failed = |error| vlans_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.vlans.set(vlans).map_err(failed)
+        let attached = &mut *lock(&self.shared.attached);
+        attached.filter.set_vlans(vlans);
+        attached.program.vlans.set(vlans).map_err(failed)
     }
 
     fn set_stations(&mut self, stations: &[Station]) -> Result<(), PortError> {
         let failed = |error| stations_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.stations.set(stations).map_err(failed)
+        let attached = &mut *lock(&self.shared.attached);
+        attached.filter.set_stations(stations);
+        attached.program.stations.set(stations).map_err(failed)
     }
 
     fn give_way(&mut self, gives: bool) -> Result<(), PortError> {
@@ -724,11 +736,23 @@ impl HostSteering for AfXdpPort {
 
     fn leave_clients(&mut self, leaves: bool) -> Result<(), PortError> {
         let failed = |error| clients_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.local.leave_clients(leaves).map_err(failed)
+        let attached = &mut *lock(&self.shared.attached);
+        attached.filter.leave_clients(leaves);
+        attached.program.local.leave_clients(leaves).map_err(failed)
     }
 
     fn xdp(&self) -> Option<XdpWay> {
         Port::xdp(self)
+    }
+
+    fn takes_behind_taps(&self, frame: &[u8], length: usize) -> bool {
+        let attached = lock(&self.shared.attached);
+        let is_hosts = if length > attached.filter.longest_frame() {
+            attached.filter.is_merged_hosts(frame)
+        } else {
+            attached.filter.is_hosts(frame)
+        };
+        attached.program.has_rest_in_tc() && !is_hosts
     }
 
     fn leave_unfinished_checksums(&mut self, leaves: bool) -> Result<(), PortError> {

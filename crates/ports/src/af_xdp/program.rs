@@ -60,7 +60,7 @@ pub(super) struct Program {
     forward_tc: ProgramArray<MapData>,
     /// `struct rest` of the program: in tc, whose is what no program forwards.
     rest: Array<MapData, u64>,
-    is_rest_untold: bool,
+    rest_owner: Option<RestOwner>,
     /// Whether there is a program in `forward`.
     moves_in_kernel: bool,
     /// The host's own addresses.
@@ -109,7 +109,7 @@ impl Program {
             forward: maps.2.try_into().map_err(wrong)?,
             forward_tc: maps.3.try_into().map_err(wrong)?,
             rest: maps.4.try_into().map_err(wrong)?,
-            is_rest_untold: true,
+            rest_owner: None,
             moves_in_kernel: false,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
@@ -167,13 +167,18 @@ impl Program {
             RestOwner::Linux => [1, 0],
             RestOwner::Router(device) => [2, device],
         };
-        self.is_rest_untold = false;
+        self.rest_owner = Some(owner);
         self.rest.set(0, u64::from(device) << 32 | u64::from(number), 0).map_err(map_error)
     }
 
     /// Whether this program is in tc, and nobody has said whose the rest is there.
     pub(super) fn is_rest_untold(&self) -> bool {
-        self.is_rest_untold && self.is_in_tc()
+        self.rest_owner.is_none() && self.is_in_tc()
+    }
+
+    /// Whether the router has the rest in tc.
+    pub(super) fn has_rest_in_tc(&self) -> bool {
+        self.is_in_tc() && matches!(self.rest_owner, Some(RestOwner::Router(_)))
     }
 
     /// Has the kernel send by this interface, which is ours, nothing but what others have received.

@@ -767,7 +767,7 @@ fn what_tc_leaves_to_us_comes_in_packets_with_checksums_and_tags() {
         let mut tx = left.take_tx(0).unwrap();
         let mut tagged = numbered_frame(1, 60);
         tagged.splice(12..12, [0x81, 0, 0x60, 5]);
-        send(&mut *tx, &mut pool, &[tagged.clone()]);
+        send(&mut *tx, &mut pool, std::slice::from_ref(&tagged));
         soon("the tag comes with its priority", || {
             pool.free(&mut received);
             rx.receive(&mut pool, &mut received, 32);

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{ArgAction, Args, Parser};
-use elements::devices::PortNames;
+use elements::devices::{MergedPorts, PortNames};
 use graph::clock::SIMULATED_START_NS;
 use graph::context::Globals;
 use graph::graph::{GraphOptions, Registry};
@@ -31,6 +31,7 @@ use packet::PoolOptions;
 use crate::load::{self, Messages};
 use crate::output::print;
 use crate::run::Plan;
+use crate::whole_frames;
 use exchange::{DRIVER_PREFIX, Exchange};
 
 /// Frames in each worker's pool.
@@ -276,12 +277,14 @@ fn cpu_seconds() -> (f64, f64) {
 /// Makes the router; `None`, with messages, when its configuration has mistakes.
 fn router(
     arguments: &ClickArguments,
-    flat: FlatConfig,
+    mut flat: FlatConfig,
     registry: &Registry,
     messages: Messages,
     shared: Shared,
     control: Arc<Control>,
 ) -> Result<Option<Router>> {
+    let merged = whole_frames::allow(&mut flat, &[]);
+    shared.get_or_make(MergedPorts::KEY, || Ok::<_, anyhow::Error>(merged))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(Vec::new())))?;
     if arguments.simtime.is_some() && arguments.threads > 1 {
         anyhow::bail!("--simtime needs one thread: time has to stand still for all of them");
@@ -295,6 +298,7 @@ fn router(
         workers: arguments.threads.max(1),
         graph: GraphOptions { burst: usize::from(arguments.burst), pool, simulated_time },
         slow_pool: PoolOptions { frames: 4_096, data_bytes: FRAME_SIZE },
+        large_frames: whole_frames::frames(&shared),
         pin: arguments.affinity.is_some(),
         mode: Mode::Parallel,
     };

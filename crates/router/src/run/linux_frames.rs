@@ -6,6 +6,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use control::api::SeenPacket;
+use elements::devices::OpenPort;
 use ports::{LinuxFrame, LinuxFrames};
 
 use super::capture::hex;
@@ -20,6 +21,8 @@ const MOST_WAITING: usize = 4_096;
 const MOST_WAITING_BYTES: usize = 4 << 20;
 /// Memory of all rings of a capture. A port's part has room for some frames at least.
 const RING_BYTES: usize = 32 << 20;
+/// Bytes of a frame by which it is known whose it is.
+const HEADERS: usize = 128;
 /// Bytes of both link addresses of a frame.
 const LINK_ADDRESSES: usize = 12;
 
@@ -106,7 +109,7 @@ impl<'a> OfLinux<'a> {
             let Some(index) = index.filter(|&index| index > 0) else { continue };
             if port.frames.as_ref().is_none_or(|frames| !frames.is_on(index)) {
                 // Without them the counts say what is not captured.
-                let frames = LinuxFrames::of(index, self.bytes, memory);
+                let frames = LinuxFrames::of(index, self.bytes.max(HEADERS), memory);
                 if let Err(error) = &frames
                     && !std::mem::replace(&mut port.is_told, true)
                 {
@@ -125,17 +128,28 @@ impl<'a> OfLinux<'a> {
         if self.looked.elapsed() >= LOOK {
             self.look(places);
         }
-        let Self { ports, filter, waiting, hasher, bytes, .. } = self;
+        let Self { live, ports, filter, waiting, hasher, bytes, .. } = self;
         let mut turn = Turn { frames: MOST_WAITING, bytes: MOST_WAITING_BYTES };
         let is_taken = waiting.is_empty();
         for (place, port) in ports.iter_mut().enumerate() {
             let Some(frames) = &mut port.frames else { continue };
             port.lost += frames.lost();
+            let steering = live.shared.get::<OpenPort>(&OpenPort::key(&port.name));
+            let is_workers = |frame: &LinuxFrame| {
+                let mut takes = false;
+                let _ = steering.as_ref().map(|steering| {
+                    steering.on_host(|host| {
+                        takes = host.takes_behind_taps(&frame.data, frame.length as usize);
+                        Ok(())
+                    })
+                });
+                takes && !frame.is_sent
+            };
             let all = std::iter::from_fn(|| if is_taken { frames.take() } else { None });
             turn.take(all, |mut frame| {
                 let is_selected =
                     || filter.as_ref().is_none_or(|filter| filter.selects(true, &frame.data, frame.length));
-                if !port.directions[usize::from(frame.is_sent)] || !is_selected() {
+                if !port.directions[usize::from(frame.is_sent)] || !is_selected() || is_workers(&frame) {
                     return 0;
                 }
                 frame.data.truncate(*bytes);

@@ -67,6 +67,7 @@ use crate::log;
 use crate::open_files;
 use crate::output::print;
 use crate::settings::{self, Bypass, Driver, Fail, Flags, Host, PortSettings, Settings, WorkerSettings};
+use crate::whole_frames;
 pub(crate) use doors::Doors;
 use live::Live;
 use meter::DeviceMeter;
@@ -513,6 +514,7 @@ pub(crate) fn operate(
         workers,
         graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: None },
         slow_pool,
+        large_frames: whole_frames::frames(&shared),
         pin: workers > 1 && settings.workers.pin,
         mode: arguments.mode,
     };

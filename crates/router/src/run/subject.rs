@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use control::service::Service;
 use control::supervisor::Supervisor;
+use elements::devices::MergedPorts;
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::graph::Registry;
 use graph::lang::{FlatConfig, Options, Source};
@@ -19,6 +20,7 @@ use crate::drop_in::{self, Filtered, Follow, Following, Graph, Guard, RouterPort
 use crate::features::FeatureSettings;
 use crate::load;
 use crate::settings::{PortSettings, Settings};
+use crate::whole_frames;
 
 /// What is to run.
 pub(crate) struct Subject {
@@ -70,7 +72,7 @@ pub(super) fn subject(
         let options = Options { parameters: parameters.collect::<Result<_>>()?, ..Options::default() };
         let source = load::read(Path::new(file))?;
         load::check_parameters(&source, &options.parameters)?;
-        let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
+        let Some(mut flat) = load::compile(&source, &options, registry) else { return Ok(None) };
         let filters = Graph::File(&flat, &specs).filters();
         let steering = drop_in::steering_ports(&flat, &specs);
         if filters {
@@ -94,6 +96,8 @@ pub(super) fn subject(
                     driver.word()
                 );
             }
+            let merged = whole_frames::allow(&mut flat, &specs);
+            shared.get_or_make(MergedPorts::KEY, || Ok::<_, anyhow::Error>(merged))?;
             return Ok(Some(Subject {
                 source,
                 flat: Arc::new(flat),

@@ -136,7 +136,9 @@ impl PortSettings {
             return;
         }
         let links = Links::ask().ok();
-        let kind = links.and_then(|links| Some(links.named(&self.name)?.kind.clone())).unwrap_or_default();
+        // Of an interface that was renamed since it was opened, its name now.
+        let name = ports::kernel_name(&self.name);
+        let kind = links.and_then(|links| Some(links.named(&name)?.kind.clone())).unwrap_or_default();
         if ports::lacks_vlan_tags(&kind) && self.options.is_empty() {
             self.driver = Driver::AfPacket;
             return;

@@ -1,0 +1,149 @@
+//! Frames in which several packets of TCP or UDP are merged, as Linux has them, taken and sent whole.
+//!
+//! A slot of a receive ring holds the start of such a frame; the kernel keeps it whole for whoever reads from the socket
+//! (PACKET_COPY_THRESH). To send, a socket of its own writes each with one call, by the interface's queueing discipline: the way
+//! past that does not cut frames that the interface cannot send (`__dev_direct_xmit`). The virtio header before a frame says how
+//! it is merged (`linux/virtio_net.h`).
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+
+use packet::division::{Headers, Transport};
+use packet::pool::{LARGE_BYTES, LARGE_HEADROOM};
+use packet::{Merged, Packet};
+use rustix::io::Errno;
+
+use crate::Event;
+use crate::af_packet::ETHERNET_BYTES;
+use crate::af_packet::rx::TAG_BYTES;
+
+/// Bytes of a virtio network header (struct virtio_net_hdr).
+pub(super) const VIRTIO_BYTES: usize = 10;
+
+/// The checksum of the transport header is to be computed, from a place on.
+const NEEDS_CHECKSUM: u8 = 1;
+/// Of `gso_type`: the segments are TCP's over IPv4 or IPv6, or UDP's; with ECN.
+const TCP_OVER_IPV4: u8 = 1;
+const TCP_OVER_IPV6: u8 = 4;
+const UDP: u8 = 5;
+const WITH_ECN: u8 = 0x80;
+
+const TYPE_IPV4: u16 = 0x0800;
+const TYPE_IPV6: u16 = 0x86dd;
+const TYPE_VLAN: u16 = 0x8100;
+
+/// CWR among TCP's flags, which the kernel wants to know of (RFC 3168).
+const CWR: u8 = 0x80;
+const TCP_FLAGS_AT: usize = 13;
+
+/// What the header before a frame says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Virtio([u8; VIRTIO_BYTES]);
+
+impl Virtio {
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        Some(Self(*bytes.first_chunk()?))
+    }
+
+    pub(super) fn number(self, at: usize) -> u16 {
+        u16::from_ne_bytes([self.0[at], self.0[at + 1]])
+    }
+
+    /// Whether several packets are merged.
+    pub(super) fn is_merged(self) -> bool {
+        self.0[1] != 0
+    }
+
+    /// Marks a frame as merged in the way that this says. Before the frame was given a tag of so many bytes.
+    pub(super) fn mark(self, packet: &mut Packet, tag_bytes: usize) -> Result<(), Event> {
+        let protocol = match self.0[1] & !WITH_ECN {
+            TCP_OVER_IPV4 | TCP_OVER_IPV6 => Transport::Tcp,
+            UDP => Transport::Udp,
+            _ => return Err(Event::Offload),
+        };
+        let frame = packet.data();
+        let network = network_of(frame).ok_or(Event::Offload)?;
+        let transport = if self.0[0] & NEEDS_CHECKSUM != 0 {
+            usize::from(self.number(6)) + tag_bytes
+        } else {
+            // A card has checked it. Behind extension headers its place is not known.
+            let first = frame.get(network).copied().unwrap_or_default();
+            network + if first >> 4 == 4 { usize::from(first & 0xf) * 4 } else { 40 }
+        };
+        let headers = Headers::of(frame, network, transport, protocol).map_err(|_| Event::Offload)?;
+        let piece_bytes = self.number(4);
+        if piece_bytes == 0 {
+            return Err(Event::Offload);
+        }
+        let from_chunk = |position: usize| (position + packet.data_offset()) as u16;
+        let (network, transport) = (from_chunk(network), from_chunk(transport));
+        let merged = Merged { piece_bytes, network, transport, payload: from_chunk(headers.payload()) };
+        packet.set_merged(merged);
+        Ok(())
+    }
+}
+
+/// Where the IP header of an Ethernet frame is, behind a customer tag perhaps.
+fn network_of(frame: &[u8]) -> Option<usize> {
+    let type_at = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let at = if type_at(12)? == TYPE_VLAN { ETHERNET_BYTES + TAG_BYTES } else { ETHERNET_BYTES };
+    matches!(type_at(at - 2)?, TYPE_IPV4 | TYPE_IPV6).then_some(at)
+}
+
+/// Reads the frame that the kernel has kept whole, of so many bytes, into a large frame.
+pub(super) fn read(socket: &OwnedFd, length: usize, packet: &mut Packet) -> Result<Virtio, Event> {
+    let mut header = [0; VIRTIO_BYTES];
+    let data = packet.reset_behind(LARGE_HEADROOM, LARGE_BYTES).ok_or(Event::TooLong)?;
+    let read = rustix::io::readv(socket, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(data)]);
+    // What does not fit is cut off.
+    if read.ok() != Some(VIRTIO_BYTES + length) {
+        return Err(Event::TooLong);
+    }
+    packet.truncate(length);
+    Ok(Virtio(header))
+}
+
+/// Takes the frame that the kernel has kept whole out of its queue, unread.
+pub(super) fn discard(socket: &OwnedFd) {
+    // There may be none.
+    let _ = rustix::io::read(socket, &mut [0; 1]);
+}
+
+/// Sends a merged frame whole. `None`: there is no room at the moment.
+pub(super) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), Event>> {
+    let Some((header, merged)) = packet.merged().and_then(|merged| Some((header_of(packet, merged)?, merged)))
+    else {
+        return Some(Err(Event::Offload));
+    };
+    debug_assert!(merged.piece_bytes > 0);
+    match rustix::io::writev(socket, &[IoSlice::new(&header), IoSlice::new(packet.data())]) {
+        Ok(_) => Some(Ok(())),
+        Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => None,
+        Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Some(Err(Event::LinkDown)),
+        Err(_) => Some(Err(Event::Refused)),
+    }
+}
+
+/// The header before a merged frame, whose transport checksum is made the sum of the pseudo-header, as the kernel wants it.
+fn header_of(packet: &mut Packet, merged: Merged) -> Option<[u8; VIRTIO_BYTES]> {
+    let headers = Headers::of_merged(packet, merged).ok()?;
+    network_of(packet.data())?;
+    let (transport, protocol) = (headers.transport(), headers.protocol());
+    let frame = packet.data_mut();
+    let sum = headers.pseudo_sum(frame, frame.len() - transport);
+    let at = transport + protocol.checksum_at();
+    frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    let has_cwr = protocol == Transport::Tcp && frame[transport + TCP_FLAGS_AT] & CWR != 0;
+    let kind = match protocol {
+        Transport::Udp => UDP,
+        Transport::Tcp if headers.is_ipv4() => TCP_OVER_IPV4,
+        Transport::Tcp => TCP_OVER_IPV6,
+    };
+    let mut header = [0; VIRTIO_BYTES];
+    header[..2].copy_from_slice(&[NEEDS_CHECKSUM, kind | if has_cwr { WITH_ECN } else { 0 }]);
+    let numbers = [headers.payload(), merged.piece_bytes.into(), transport, protocol.checksum_at()];
+    for (place, number) in header[2..].chunks_exact_mut(2).zip(numbers) {
+        place.copy_from_slice(&(number as u16).to_ne_bytes());
+    }
+    Some(header)
+}
