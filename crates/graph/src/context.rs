@@ -316,6 +316,13 @@ impl Context {
         }
     }
 
+    /// Counts the packets of a batch that are merged as those that they are on a link; the batch itself is counted as ever. For elements
+    /// whose count is that of a port.
+    pub fn count_merged(&mut self, batch: &Batch) {
+        let more: u64 = batch.iter().map(|packet| packet.pieces() - 1).sum();
+        self.slots[self.current as usize].packets += more;
+    }
+
     /// Counts `count` packets under `reason` that were lost without ever being one of ours (a full ring of a
     /// driver, say).
     pub fn count_drop(&mut self, reason: &'static str, count: u64) {

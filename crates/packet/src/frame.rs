@@ -193,8 +193,8 @@ pub(crate) struct Metadata {
 }
 
 /// How several packets of TCP or UDP are merged in one, as a sender's segmentation offload and Linux's GRO do. Each of them on a link
-/// would have the headers of this one, and a piece of what follows. The checksum of the transport header means nothing: whoever
-/// divides the packet, or sends it whole, computes it.
+/// would have the headers of this one, and a piece of what follows. The checksum of the transport header means nothing: the element
+/// that divides the packet, or the port that sends it whole, computes it.
 ///
 /// Positions are from the start of the frame's chunk: they stay where they are when headers before are stripped or prepended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

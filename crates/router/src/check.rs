@@ -90,6 +90,13 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode> {
             flat.elements.len(),
             flat.connections.len()
         ));
+        let divided = crate::whole_frames::divided_before(&flat, &[]);
+        if !divided.is_empty() {
+            let names = divided.join(", ");
+            print(&format!(
+                "packets that senders have merged are divided before: {names} ('brickway help Divide')\n"
+            ));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -23,6 +23,17 @@ pub(crate) fn frames(shared: &Shared) -> usize {
     if ports.is_some_and(|ports| !ports.0.is_empty()) { FRAMES } else { 0 }
 }
 
+/// The names of elements before which merged packets are divided, each once.
+pub(crate) fn divided_before(config: &FlatConfig, specs: &[(String, String)]) -> Vec<String> {
+    let mut config = config.clone();
+    let before = config.elements.len();
+    allow(&mut config, specs);
+    let behind = |connection: &&Connection| connection.from.0 >= before;
+    let names = config.connections.iter().filter(behind).map(|connection| connection.to.0);
+    let names: BTreeSet<usize> = names.collect();
+    names.into_iter().map(|number| config.elements[number].name.clone()).collect()
+}
+
 /// Puts in what divides merged packets. Returns the ports that give them; `specs` are those of names that the command line defines.
 pub(crate) fn allow(config: &mut FlatConfig, specs: &[(String, String)]) -> MergedPorts {
     let ports = ports_of(config, specs);

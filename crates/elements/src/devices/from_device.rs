@@ -281,6 +281,7 @@ const IPV6: u16 = 0x86dd;
 
 pub(super) struct FromDevice {
     port: Arc<OpenPort>,
+    takes_merged: bool,
     promiscuous: bool,
     changes: Option<Changes>,
     burst: Option<usize>,
@@ -340,6 +341,7 @@ impl FromDevice {
         }
         let moving = setup.shared_by_copies(|| Ok::<_, ConfigError>(Moving::default()))?;
         Ok(Self {
+            takes_merged: port.takes_merged(),
             port,
             promiscuous: false,
             changes: None,
@@ -384,6 +386,9 @@ impl FromDevice {
         if count == 0 {
             cx.recycle(batch);
             return 0;
+        }
+        if self.takes_merged {
+            cx.count_merged(&batch);
         }
         if let Some(changes) = self.changes {
             changes.apply(cx, &mut batch);

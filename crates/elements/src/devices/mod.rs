@@ -121,6 +121,11 @@ impl OpenPort {
         &self.info
     }
 
+    /// Whether packets in which several are merged come and go by it.
+    pub(crate) fn takes_merged(&self) -> bool {
+        lock(&self.port).takes_merged()
+    }
+
     /// What the port is now, and what its driver has to say beyond that: for people.
     fn describe(&self) -> String {
         let port = lock(&self.port);

@@ -130,6 +130,7 @@ const BACKLOG: usize = 4096;
 
 pub(super) struct ToDevice {
     port: Arc<OpenPort>,
+    takes_merged: bool,
     exit: Exit,
     /// Packets that other workers processed and this one sends.
     incoming: Vec<Incoming>,
@@ -236,6 +237,7 @@ impl ToDevice {
             Exit::Lane(lane) => Some(lane),
         });
         Ok(Self {
+            takes_merged: port.takes_merged(),
             port,
             exit,
             incoming,
@@ -356,6 +358,9 @@ impl Element for ToDevice {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let burst = self.burst.unwrap_or(cx.burst());
         self.account.enter(batch.len());
+        if self.takes_merged {
+            cx.count_merged(batch);
+        }
         if self.is_congested {
             return self.overflow(cx, batch);
         }
@@ -387,6 +392,9 @@ impl Element for ToDevice {
         if self.pulls && self.waiting.is_empty() {
             cx.pull(0, &mut self.waiting, burst);
             self.account.enter(self.waiting.len());
+            if self.takes_merged {
+                cx.count_merged(&self.waiting);
+            }
             if self.waiting.is_empty() {
                 let status = self.rest(cx);
                 return if cx.upstream_active() { TaskStatus::Idle } else { status };

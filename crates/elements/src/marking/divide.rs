@@ -5,9 +5,9 @@
 //! divides packets in which several are merged
 //!
 //! =d
-//! Hosts on the other end of a veth, virtual machines and Linux's GRO give a port frames in which
-//! many packets of TCP or UDP are merged. FromDevice takes them whole (driver C<af_packet>), and
-//! many elements work on them as on one packet. This element divides each into the packets that it
+//! Hosts on the other end of a veth and virtual machines send frames in which many packets of TCP or
+//! UDP are merged. Linux's GRO makes such frames too. FromDevice takes them whole (driver
+//! C<af_packet>), and many elements work on them as on one packet. This element divides each into the packets that it
 //! would be on a link. Others pass as they are.
 //!
 //! C<brickway run> puts a Divide before each input that needs single packets. Its name is that of the

@@ -1,6 +1,6 @@
 //! Frames in which several packets of TCP or UDP are merged, as Linux has them, taken and sent whole.
 //!
-//! A slot of a receive ring holds the start of such a frame; the kernel keeps it whole for whoever reads from the socket
+//! A slot of a receive ring holds the start of such a frame; the kernel keeps it whole, to be read from the socket
 //! (PACKET_COPY_THRESH). To send, a socket of its own writes each with one call, by the interface's queueing discipline: the way
 //! past that does not cut frames that the interface cannot send (`__dev_direct_xmit`). The virtio header before a frame says how
 //! it is merged (`linux/virtio_net.h`).
@@ -35,6 +35,10 @@ const TYPE_VLAN: u16 = 0x8100;
 /// CWR among TCP's flags, which the kernel wants to know of (RFC 3168).
 const CWR: u8 = 0x80;
 const TCP_FLAGS_AT: usize = 13;
+
+/// Most packets that are merged in one: those with 48 bytes each, Linux's smallest segments (`tcp_min_snd_mss`). Who says more has
+/// another one do much work with one frame.
+const MOST_PIECES: u64 = 1_365;
 
 /// What the header before a frame says.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +83,7 @@ impl Virtio {
         let (network, transport) = (from_chunk(network), from_chunk(transport));
         let merged = Merged { piece_bytes, network, transport, payload: from_chunk(headers.payload()) };
         packet.set_merged(merged);
-        Ok(())
+        if packet.pieces() <= MOST_PIECES { Ok(()) } else { Err(Event::Offload) }
     }
 }
 

@@ -217,7 +217,7 @@ struct Attached {
     is_off: bool,
     /// Whether the kernel has refused a program of tc, for good.
     refuses_tc: bool,
-    /// What the program was told, for those who have its frames before it.
+    /// Decides as the program does, about frames that others see before it.
     filter: HostFilter,
     /// The largest MTU whose packets fit a frame of the pool. Longer packets, which an MTU that was raised brings, are Linux's.
     largest_mtu: usize,
