@@ -297,7 +297,7 @@ impl Context {
     /// Drops `packet` and counts it under `reason`: a few words in lower case ("bad IP checksum").
     #[inline]
     pub fn drop(&mut self, packet: Packet, reason: &'static str) {
-        self.slots[self.current as usize].count_drop(reason, 1);
+        self.slots[self.current as usize].count_drop(reason, packet.pieces());
         if self.taps.is_some() {
             self.show_dropped(reason, std::slice::from_ref(&packet));
         }
@@ -308,7 +308,11 @@ impl Context {
     #[inline]
     pub fn drop_batch(&mut self, batch: &mut Batch, reason: &'static str) {
         if !batch.is_empty() {
-            self.slots[self.current as usize].count_drop(reason, batch.len() as u64);
+            let count = match self.pool.has_large() {
+                true => batch.iter().map(Packet::pieces).sum(),
+                false => batch.len() as u64,
+            };
+            self.slots[self.current as usize].count_drop(reason, count);
             if self.taps.is_some() {
                 self.show_dropped(reason, batch.packets());
             }

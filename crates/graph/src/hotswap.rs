@@ -62,6 +62,11 @@ impl Running {
     pub fn config(&self) -> &Arc<FlatConfig> {
         &self.config
     }
+
+    /// What its elements share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// Which elements of the old graph go where.

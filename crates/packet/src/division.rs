@@ -29,6 +29,14 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Its number in IP headers.
+    const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
     /// Where the checksum is in its header.
     pub const fn checksum_at(self) -> usize {
         match self {
@@ -36,6 +44,21 @@ impl Transport {
             Self::Udp => 6,
         }
     }
+}
+
+/// The number of what follows an IPv6 header and its extension headers, which end where `headers` does (RFC 8200, 4). None if they do not,
+/// or if one of them is another than of options or routing.
+fn last_next_header(headers: &[u8]) -> Option<u8> {
+    const OF_EIGHTS: [u8; 3] = [0, 43, 60];
+    let (mut next, mut at) = (*headers.get(6)?, 40);
+    while at < headers.len() {
+        let [following, eights] = *headers.get(at..)?.first_chunk()?;
+        if !OF_EIGHTS.contains(&next) {
+            return None;
+        }
+        (next, at) = (following, at + 8 + usize::from(eights) * 8);
+    }
+    (at == headers.len()).then_some(next)
 }
 
 /// The headers of a merged packet, looked at.
@@ -68,6 +91,11 @@ impl Headers {
             6 if header.len() >= 40 => false,
             _ => return Err(BadMerged),
         };
+        let number = if is_ipv4 { header[9] } else { last_next_header(header).ok_or(BadMerged)? };
+        if number != protocol.number() {
+            // Something else lies between: a tunnel's inner packets are merged.
+            return Err(BadMerged);
+        }
         let length = match is_ipv4 {
             true => usize::from(u16::from_be_bytes([header[2], header[3]])),
             false => 40 + usize::from(u16::from_be_bytes([header[4], header[5]])),
@@ -111,6 +139,11 @@ impl Headers {
         self.payload
     }
 
+    /// Where the IP header is.
+    pub fn network(&self) -> usize {
+        self.network
+    }
+
     /// Where the transport header is.
     pub fn transport(&self) -> usize {
         self.transport
@@ -130,10 +163,7 @@ impl Headers {
     pub fn pseudo_sum(&self, frame: &[u8], bytes: usize) -> u16 {
         let header = &frame[self.network..];
         let addresses = if self.is_ipv4 { sum(&header[12..20]) } else { sum(&header[8..40]) };
-        let protocol = match self.protocol {
-            Transport::Tcp => 6,
-            Transport::Udp => 17,
-        };
+        let protocol = self.protocol.number().into();
         let length = combine((bytes >> 16) as u16, bytes as u16);
         combine(combine(addresses, protocol), length)
     }
@@ -163,6 +193,34 @@ pub fn divide(pool: &mut Pool, packet: &Packet, mut take: impl FnMut(Packet)) ->
         let copy = piece.data_mut();
         copy[headers.payload..].copy_from_slice(payload);
         finish_piece(copy, &headers, number, number * piece_bytes, number + 1 == pieces);
+        take(piece);
+    }
+    Ok(0)
+}
+
+/// Divides a merged frame that is in no packet, as [`divide`] does.
+///
+/// # Errors
+///
+/// The headers are too long for a frame of the pool.
+pub fn divide_frame(
+    pool: &mut Pool,
+    frame: &[u8],
+    headers: &Headers,
+    piece_bytes: usize,
+    mut take: impl FnMut(Packet),
+) -> Result<u64, BadMerged> {
+    let (front, divided) = frame.split_at_checked(headers.payload).ok_or(BadMerged)?;
+    let pieces = divided.len().div_ceil(piece_bytes.max(1));
+    for (number, payload) in divided.chunks(piece_bytes.max(1)).enumerate() {
+        let Some(mut piece) = pool.allocate() else { return Ok((pieces - number) as u64) };
+        let Some(copy) = piece.reset(front.len() + payload.len()) else {
+            pool.free_packet(piece);
+            return Err(BadMerged);
+        };
+        copy[..front.len()].copy_from_slice(front);
+        copy[front.len()..].copy_from_slice(payload);
+        finish_piece(copy, headers, number, number * piece_bytes, number + 1 == pieces);
         take(piece);
     }
     Ok(0)
@@ -203,4 +261,55 @@ fn finish_piece(frame: &mut [u8], headers: &Headers, number: usize, offset: usiz
     let total = combine(headers.pseudo_sum(frame, transport_bytes), sum(&frame[headers.transport..]));
     let check = if headers.protocol == Transport::Udp { finish_udp(total) } else { finish(total) };
     frame[at..at + 2].copy_from_slice(&check.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv6 frame without a link header, with these headers between and so many bytes behind.
+    fn ipv6(next: u8, between: &[u8], behind: usize) -> Vec<u8> {
+        let length = (between.len() + behind) as u16;
+        let mut frame = vec![0x60, 0, 0, 0];
+        frame.extend(length.to_be_bytes());
+        frame.extend([next, 64]);
+        frame.extend([1; 32]);
+        frame.extend(between);
+        frame.extend(vec![0x50; behind]);
+        frame
+    }
+
+    #[test]
+    fn what_lies_between_the_headers_is_known_or_the_packet_is_not_taken() {
+        let is = |next: u8, between: &[u8], protocol, right: bool| {
+            let frame = ipv6(next, between, 100);
+            let found = Headers::of(&frame, 0, 40 + between.len(), protocol);
+            assert_eq!(found.is_ok(), right, "{next} {between:?} {protocol:?}");
+        };
+        is(6, &[], Transport::Tcp, true);
+        is(17, &[], Transport::Udp, true);
+        is(17, &[], Transport::Tcp, false);
+        // Options, and routing behind them.
+        is(60, &[6, 0, 1, 4, 0, 0, 0, 0], Transport::Tcp, true);
+        is(0, &[43, 0, 1, 4, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0], Transport::Tcp, true);
+        // One that reaches further, a fragment, ESP, and a tunnel's inner header of IPv6.
+        is(60, &[6, 1, 1, 4, 0, 0, 0, 0], Transport::Tcp, false);
+        is(44, &[6, 0, 0, 0, 0, 0, 0, 1], Transport::Tcp, false);
+        is(50, &[6, 0, 0, 0, 0, 0, 0, 1], Transport::Tcp, false);
+        is(41, &ipv6(6, &[], 0), Transport::Tcp, false);
+    }
+
+    #[test]
+    fn tunnels_and_fragments_of_ipv4_are_not_taken() {
+        let mut frame = vec![0x45, 0, 0, 120, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        frame.extend(vec![0x50; 100]);
+        let is_right = |frame: &[u8]| Headers::of(frame, 0, 20, Transport::Tcp).is_ok();
+        assert!(is_right(&frame));
+        for (place, value) in [(9, 4), (9, 47), (6, 0x20), (7, 1), (0, 0x46), (3, 119), (32, 0x40)] {
+            let mut wrong = frame.clone();
+            wrong[place] = value;
+            assert!(!is_right(&wrong), "{place} {value}");
+        }
+        assert!(!is_right(&frame[..19]) && !is_right(&frame[..40]) && !is_right(&[]));
+    }
 }

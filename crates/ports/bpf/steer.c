@@ -249,6 +249,11 @@ INLINE int see_and_leave(struct __sk_buff *packet, __u32 reason) {
 // Of transit, or what else is the sockets'.
 INLINE int give_rest(struct __sk_buff *packet, const struct rest *rest, int is_transit) {
     if (rest && rest->owner == ROUTERS) {
+        __u32 first = 0;
+        const struct link *link = lookup(&LINK, &first);
+        // Pieces of what is merged, with the shortest headers, that the router cannot hold.
+        if (packet->gso_size && link && packet->gso_size + 40 > link->mtu)
+            return see_and_leave(packet, LEFT_LONG);
         count(STEERED);
         return redirect(rest->device, 0);
     }

@@ -99,7 +99,7 @@ pub trait HostSteering {
     }
 
     /// Has transit that comes in forwarded in the kernel first, as by the port of this number; the rest is ours as before, or may be
-    /// Linux's (`rest_is_linux`): then a tc program may take the place of generic XDP, which sees frames whole.
+    /// Linux's (`rest_is_linux`), which a program in tc leaves it then.
     /// Another call exchanges the one for the other, without a packet between.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ pub struct XdpWay {
     pub is_zero_copy: bool,
     /// Whether they are handed to a program that moves them in the kernel first.
     pub moves_in_kernel: bool,
-    /// Whether a tc program is in the place of the one of XDP, and all that is not forwarded by it is Linux's.
+    /// Whether a tc program is in the place of the one of XDP.
     pub is_in_tc: bool,
 }
 

@@ -286,6 +286,8 @@ impl Port for TapPort {
 pub(crate) struct Reader {
     /// The frame for the next packet.
     spare: Option<Packet>,
+    /// Whether the device was gone at the last try: somebody has deleted it.
+    pub(crate) is_gone: bool,
 }
 
 impl Reader {
@@ -319,7 +321,8 @@ impl Reader {
                     received += 1;
                 }
                 // Nothing there; or the interface is down, which says so in the same way.
-                Err(_) => {
+                Err(error) => {
+                    self.is_gone = error == Errno::BADFD;
                     self.spare = Some(packet);
                     break;
                 }

@@ -37,6 +37,18 @@ pub(crate) fn divided_before(config: &FlatConfig, specs: &[(String, String)]) ->
 /// Puts in what divides merged packets. Returns the ports that give them; `specs` are those of names that the command line defines.
 pub(crate) fn allow(config: &mut FlatConfig, specs: &[(String, String)]) -> MergedPorts {
     let ports = ports_of(config, specs);
+    allow_from(config, &ports);
+    MergedPorts(ports)
+}
+
+/// Puts in what divides the merged packets that the ports of a running router give.
+pub(crate) fn allow_again(config: &mut FlatConfig, shared: &Shared) {
+    if let Some(ports) = shared.get::<MergedPorts>(MergedPorts::KEY) {
+        allow_from(config, &ports.0);
+    }
+}
+
+fn allow_from(config: &mut FlatConfig, ports: &BTreeSet<String>) {
     let is_whole_at = |config: &FlatConfig, element: usize| {
         let element = &config.elements[element];
         let takes = element.has(TAKES_MERGED);
@@ -64,7 +76,6 @@ pub(crate) fn allow(config: &mut FlatConfig, specs: &[(String, String)]) -> Merg
         }
     }
     inputs.into_iter().for_each(|input| divide_before(config, input, &reached));
-    MergedPorts(ports)
 }
 
 /// The ports that give merged packets, by the names that elements use.
@@ -73,7 +84,9 @@ fn ports_of(config: &FlatConfig, specs: &[(String, String)]) -> BTreeSet<String>
     let names = receivers.filter_map(port_of);
     let spec =
         |name: &str| specs.iter().find(|(known, _)| known == name).map_or(name, |(_, spec)| spec).to_owned();
-    names.filter(|name| ports::gives_merged(&spec(name))).map(str::to_owned).collect()
+    // Another name of an interface is another port to those that name it otherwise.
+    let is_own_name = |name: &&str| matches!(elements::devices::interface_with(name), Ok(None));
+    names.filter(is_own_name).filter(|name| ports::gives_merged(&spec(name))).map(str::to_owned).collect()
 }
 
 /// The first argument: the port's name.

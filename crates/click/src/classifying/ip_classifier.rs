@@ -32,6 +32,9 @@
 //!
 //! Beyond Click: ports and numbers may be ranges, C<port 1024-65535>.
 //!
+//! A packet in which several are merged (see Divide) is judged once, by its headers. Its length is
+//! that of all of them.
+//!
 //! =e
 //!   IPClassifier(10.0.0.0/24 and syn, 10.0.0.0/24 and fin ack, 10.0.0.0/24 and tcp, -)
 //!

@@ -11,6 +11,9 @@
 //!
 //! Dropped packets are counted as "denied".
 //!
+//! A packet in which several are merged (see Divide) is judged once, by its headers. Its length is
+//! that of all of them.
+//!
 //! =e
 //!   IPFilter(deny src 10.0.0.0/8, allow tcp && dst port 22, allow udp && src port 53,
 //!            1 icmp, deny all)

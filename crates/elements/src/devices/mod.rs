@@ -345,7 +345,7 @@ impl Losses {
                     &mut self.seen.last_mut().expect("just pushed").1
                 }
             };
-            cx.count_drop(event.name(), count - *seen);
+            cx.count_drop(event.name(), count.saturating_sub(*seen));
             *seen = count;
         }
     }

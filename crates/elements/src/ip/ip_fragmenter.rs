@@ -187,7 +187,7 @@ impl IPFragmenter {
         let Some((before, header)) = before.zip(Header::of(&packet)) else {
             return cx.drop(packet, "no IP header");
         };
-        if packet.piece_len() - before <= self.mtu {
+        if packet.piece_len().saturating_sub(before) <= self.mtu {
             return cx.emit(0, packet);
         }
         if header.word(field::FLAGS_OFFSET) & DONT_FRAGMENT != 0 && self.honor_df {

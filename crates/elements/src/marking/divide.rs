@@ -7,16 +7,18 @@
 //! =d
 //! Hosts on the other end of a veth and virtual machines send frames in which many packets of TCP or
 //! UDP are merged. Linux's GRO makes such frames too. FromDevice takes them whole (driver
-//! C<af_packet>), and many elements work on them as on one packet. This element divides each into the packets that it
-//! would be on a link. Others pass as they are.
+//! C<af_packet>), and many elements work on them as on one packet. This element divides each into
+//! the packets that it would be on a link. Others pass as they are.
 //!
-//! C<brickway run> puts a Divide before each input that needs single packets. Its name is that of the
-//! element behind it with C<@divide>. So a configuration seldom has to name one.
+//! C<brickway run> and C<brickway click> put a Divide before each input that needs single packets.
+//! Its name is that of the element behind it with C<@divide>. So a configuration seldom has to name
+//! one.
 //!
 //! A packet whose pieces find no free frame is dropped in part, as "no frame for a piece".
 //!
 //! =a FromDevice, IPFragmenter
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use graph::{Class, Combine, Context, Element, Get, Handler};
@@ -73,6 +75,26 @@ impl Divide {
 }
 
 impl Element for Divide {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.set_signal(true);
+        Ok(())
+    }
+
+    /// Elements that pull ask this one alone, because the queues upstream may be empty while pieces wait here.
+    fn notifies(&self) -> bool {
+        true
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(std::mem::take(self)))
+    }
+
+    fn inherit(&mut self, _cx: &mut Context, left: Box<dyn Any + Send>) {
+        if let Ok(left) = left.downcast::<Self>() {
+            *self = *left;
+        }
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         if !batch.iter().any(Packet::is_merged) {
             return;

@@ -82,8 +82,10 @@ impl Context {
                 self.spare.push(batch);
                 return;
             }
-            // Where no run begins, none has refused it.
-            let run = self.slots[to.element as usize].run.filter(|_| to.port == 0 && batch.len() != refused);
+            // Where no run begins, none has refused it. Odd packets would be overtaken, which merged ones of a flow with others must not.
+            let has_merged = || self.pool.has_large() && batch.iter().any(packet::Packet::is_merged);
+            let run = self.slots[to.element as usize].run;
+            let run = run.filter(|_| to.port == 0 && batch.len() != refused && !has_merged());
             if let Some(usual) = run {
                 match self.run_through(usual, to, &mut batch) {
                     Some(Exit::To(exit)) => {

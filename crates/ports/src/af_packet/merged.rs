@@ -9,7 +9,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use packet::division::{Headers, Transport};
-use packet::pool::{LARGE_BYTES, LARGE_HEADROOM};
 use packet::{Merged, Packet};
 use rustix::io::Errno;
 
@@ -31,6 +30,7 @@ const WITH_ECN: u8 = 0x80;
 const TYPE_IPV4: u16 = 0x0800;
 const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_VLAN: u16 = 0x8100;
+const TYPE_SERVICE_VLAN: u16 = 0x88a8;
 
 /// CWR among TCP's flags, which the kernel wants to know of (RFC 3168).
 const CWR: u8 = 0x80;
@@ -38,7 +38,7 @@ const TCP_FLAGS_AT: usize = 13;
 
 /// Most packets that are merged in one: those with 48 bytes each, Linux's smallest segments (`tcp_min_snd_mss`). Who says more has
 /// another one do much work with one frame.
-const MOST_PIECES: u64 = 1_365;
+const MOST_PIECES: usize = 1_365;
 
 /// What the header before a frame says.
 #[derive(Clone, Copy, Debug)]
@@ -58,14 +58,14 @@ impl Virtio {
         self.0[1] != 0
     }
 
-    /// Marks a frame as merged in the way that this says. Before the frame was given a tag of so many bytes.
-    pub(super) fn mark(self, packet: &mut Packet, tag_bytes: usize) -> Result<(), Event> {
+    /// Looks at the headers of a frame that is merged in the way that this says, and that was given a tag of so many bytes since. Returns them,
+    /// and the bytes of a piece.
+    pub(super) fn headers(self, frame: &[u8], tag_bytes: usize) -> Result<(Headers, u16), Event> {
         let protocol = match self.0[1] & !WITH_ECN {
             TCP_OVER_IPV4 | TCP_OVER_IPV6 => Transport::Tcp,
             UDP => Transport::Udp,
             _ => return Err(Event::Offload),
         };
-        let frame = packet.data();
         let network = network_of(frame).ok_or(Event::Offload)?;
         let transport = if self.0[0] & NEEDS_CHECKSUM != 0 {
             usize::from(self.number(6)) + tag_bytes
@@ -76,41 +76,56 @@ impl Virtio {
         };
         let headers = Headers::of(frame, network, transport, protocol).map_err(|_| Event::Offload)?;
         let piece_bytes = self.number(4);
-        if piece_bytes == 0 {
-            return Err(Event::Offload);
-        }
+        let pieces = (frame.len() - headers.payload()).div_ceil(usize::from(piece_bytes.max(1)));
+        if piece_bytes == 0 || pieces > MOST_PIECES { Err(Event::Offload) } else { Ok((headers, piece_bytes)) }
+    }
+
+    /// Marks a frame as merged in the way that this says; the same.
+    pub(super) fn mark(self, packet: &mut Packet, tag_bytes: usize) -> Result<(), Event> {
+        let (headers, piece_bytes) = self.headers(packet.data(), tag_bytes)?;
         let from_chunk = |position: usize| (position + packet.data_offset()) as u16;
-        let (network, transport) = (from_chunk(network), from_chunk(transport));
-        let merged = Merged { piece_bytes, network, transport, payload: from_chunk(headers.payload()) };
-        packet.set_merged(merged);
-        if packet.pieces() <= MOST_PIECES { Ok(()) } else { Err(Event::Offload) }
+        let [network, transport, payload] =
+            [headers.network(), headers.transport(), headers.payload()].map(from_chunk);
+        packet.set_merged(Merged { piece_bytes, network, transport, payload });
+        Ok(())
     }
 }
 
-/// Where the IP header of an Ethernet frame is, behind a customer tag perhaps.
+/// Where the IP header of an Ethernet frame is, behind two tags at most.
 fn network_of(frame: &[u8]) -> Option<usize> {
-    let type_at = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-    let at = if type_at(12)? == TYPE_VLAN { ETHERNET_BYTES + TAG_BYTES } else { ETHERNET_BYTES };
-    matches!(type_at(at - 2)?, TYPE_IPV4 | TYPE_IPV6).then_some(at)
+    let type_at = |at: usize| Some(u16::from_be_bytes(*frame.get(at - 2..)?.first_chunk()?));
+    let mut at = ETHERNET_BYTES;
+    while at < ETHERNET_BYTES + 2 * TAG_BYTES && matches!(type_at(at)?, TYPE_VLAN | TYPE_SERVICE_VLAN) {
+        at += TAG_BYTES;
+    }
+    matches!(type_at(at)?, TYPE_IPV4 | TYPE_IPV6).then_some(at)
 }
 
-/// Reads the frame that the kernel has kept whole, of so many bytes, into a large frame.
-pub(super) fn read(socket: &OwnedFd, length: usize, packet: &mut Packet) -> Result<Virtio, Event> {
+/// Reads the frame that the kernel has kept whole, of so many bytes, which `data` holds.
+pub(super) fn read(socket: &OwnedFd, length: usize, data: &mut [u8]) -> Result<Virtio, Event> {
     let mut header = [0; VIRTIO_BYTES];
-    let data = packet.reset_behind(LARGE_HEADROOM, LARGE_BYTES).ok_or(Event::TooLong)?;
-    let read = rustix::io::readv(socket, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(data)]);
-    // What does not fit is cut off.
-    if read.ok() != Some(VIRTIO_BYTES + length) {
-        return Err(Event::TooLong);
+    match take(socket, &mut header, data) {
+        Ok(read) if read == VIRTIO_BYTES + length => Ok(Virtio(header)),
+        Ok(_) => {
+            // The queue and the ring have got out of step. Without what is in it they get into step again.
+            while take(socket, &mut header, &mut []).is_ok() {}
+            Err(Event::TooLong)
+        }
+        Err(_) => Err(Event::TooLong),
     }
-    packet.truncate(length);
-    Ok(Virtio(header))
 }
 
 /// Takes the frame that the kernel has kept whole out of its queue, unread.
 pub(super) fn discard(socket: &OwnedFd) {
     // There may be none.
-    let _ = rustix::io::read(socket, &mut [0; 1]);
+    let _ = take(socket, &mut [0; VIRTIO_BYTES], &mut []);
+}
+
+/// Takes a frame out of the queue beside the ring. What does not fit is cut off.
+fn take(socket: &OwnedFd, header: &mut [u8; VIRTIO_BYTES], data: &mut [u8]) -> Result<usize, Errno> {
+    let mut read = || rustix::io::readv(socket, &mut [IoSliceMut::new(header), IoSliceMut::new(data)]);
+    // A link that went down leaves an error, which the first call takes instead of a frame.
+    read().or_else(|error| if error == Errno::AGAIN { Err(error) } else { read() })
 }
 
 /// Sends a merged frame whole. `None`: there is no room at the moment.
@@ -122,8 +137,9 @@ pub(super) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), E
     debug_assert!(merged.piece_bytes > 0);
     match rustix::io::writev(socket, &[IoSlice::new(&header), IoSlice::new(packet.data())]) {
         Ok(_) => Some(Ok(())),
-        Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => None,
+        Err(Errno::AGAIN | Errno::INTR) => None,
         Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Some(Err(Event::LinkDown)),
+        // NOBUFS: the queueing discipline has dropped it.
         Err(_) => Some(Err(Event::Refused)),
     }
 }

@@ -432,8 +432,11 @@ impl<'a> Builder<'a> {
         let socket = self.open()?;
         // A packet that the kernel finds wrong is skipped instead of blocking the ring; we count it ourselves.
         socket::set(&socket, libc::PACKET_LOSS, &1).map_err(self.failed("setting PACKET_LOSS"))?;
-        socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1)
-            .map_err(self.failed("setting PACKET_QDISC_BYPASS"))?;
+        if !self.takes_merged {
+            // Merged frames go by the queueing discipline, and others of their flow must not overtake them.
+            socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1)
+                .map_err(self.failed("setting PACKET_QDISC_BYPASS"))?;
+        }
         // Beyond the limit of the system where we may: a card that sends late holds a whole ring.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 16 << 20);
         let ring = Ring::new(&socket, RingKind::Transmit, self.slots, self.mtu)

@@ -1,12 +1,14 @@
 //! The receive side of a packet socket.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use packet::pool::LARGE_HEADROOM;
+use packet::division::{divide, divide_frame};
+use packet::pool::{LARGE_BYTES, LARGE_HEADROOM};
 use packet::{Batch, Packet, PacketType, Pool};
 
 use crate::af_packet::merged::{self, VIRTIO_BYTES, Virtio};
@@ -24,6 +26,11 @@ pub(super) const TAG_BYTES: usize = 4;
 /// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
 const TPID_CUSTOMER: u16 = 0x8100;
 
+/// More pieces than these are divided at once: whoever sends many small ones has no others wait for frames.
+const MOST_WHOLE: u64 = 128;
+/// The longest merged frame: an IPv4 packet, and a link header with two tags.
+const MOST_BYTES: usize = 65_535 + ETHERNET_BYTES + 3 * TAG_BYTES;
+
 /// How often Linux is kept from merging where frames say that it does.
 pub(super) const KEPT_APART_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,9 +44,13 @@ pub(super) struct AfPacketRx {
     claim: Arc<Claim>,
     /// The slot that the kernel fills next.
     head: usize,
-    mtu: usize,
     /// Bytes that a frame of the pool holds.
     frame_bytes: usize,
+    /// Merged frames from this length on are not taken for one packet.
+    whole_from: usize,
+    /// Pieces of a merged frame that were not taken yet, and room to divide one.
+    pending: VecDeque<Packet>,
+    scratch: Vec<u8>,
     /// Number of the interface that the socket is on.
     index: i32,
     plan: Plan,
@@ -74,9 +85,11 @@ impl AfPacketRx {
             screen,
             ring,
             socket,
-            claim,
             head: 0,
-            mtu,
+            whole_from: whole_from(&claim, mtu),
+            claim,
+            pending: VecDeque::new(),
+            scratch: Vec::new(),
             frame_bytes: usize::MAX,
             index,
             plan,
@@ -129,7 +142,8 @@ impl AfPacketRx {
         match self.reopen() {
             Ok((socket, ring, index, mtu)) => {
                 self.kernel_drops.set(self.all_kernel_drops());
-                (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
+                (self.ring, self.socket, self.index) = (ring, socket, index);
+                self.whole_from = whole_from(&self.claim, mtu);
                 (self.head, self.gone, self.lost) = (0, false, false);
                 if let Err(error) = self.tell_longest() {
                     self.claim.tell(error.to_string());
@@ -198,23 +212,60 @@ impl AfPacketRx {
         self.head = self.ring.next(self.head);
     }
 
-    /// Takes a merged frame of a slot that is ours, or that the kernel has kept whole beside it.
+    /// Takes a merged frame of the slot that is ours, or that the kernel has kept whole beside it. It is whole, or in pieces that wait,
+    /// where there is no frame for it or many pieces are in it.
     #[inline(never)]
-    fn take_merged(&self, pool: &mut Pool, slot: usize, status: u32) -> Result<Packet, Event> {
-        let is_aside = status & libc::TP_STATUS_COPY != 0;
-        let Some(mut packet) = pool.allocate_large() else {
-            self.discard_aside(status);
-            return Err(if pool.has_large() { Event::NoFrame } else { Event::Offload });
-        };
+    fn take_merged(&mut self, pool: &mut Pool, status: u32) -> Result<Option<Packet>, Event> {
+        let Self { socket, ring, head, scratch, pending, frame_bytes, stats, .. } = self;
         #[allow(unsafe_code, reason = "reading a slot of the ring")]
         // SAFETY: the slot is ours: its status says so. The caller releases it.
-        let slot = unsafe { self.ring.received(slot) };
-        match fill_merged(&self.socket, slot, status, is_aside, self.frame_bytes, &mut packet) {
-            Ok(()) => Ok(packet),
-            Err(reason) => {
-                pool.free_packet(packet);
-                Err(reason)
-            }
+        let slot = unsafe { ring.received(*head) };
+        let header = slot.header();
+        let length = header.tp_len as usize;
+        let source = Merged { socket, slot, status, length };
+        let whole = if length + TAG_BYTES <= *frame_bytes && status & libc::TP_STATUS_COPY == 0 {
+            pool.allocate().filter(|packet| packet.tailroom() >= length + TAG_BYTES)
+        } else if length + TAG_BYTES <= LARGE_BYTES {
+            pool.allocate_large()
+        } else {
+            None
+        };
+        let Some(mut packet) = whole else {
+            scratch.resize(MOST_BYTES, 0);
+            let (frame, virtio, tag_bytes) = source.read_into(scratch)?;
+            let (headers, piece_bytes) = virtio.headers(frame, tag_bytes)?;
+            let mut divided = 0;
+            let rest = divide_frame(pool, frame, &headers, piece_bytes.into(), |mut piece| {
+                classify(slot, &header, &mut piece);
+                divided += 1;
+                pending.push_back(piece);
+            });
+            stats.add(Event::NoFrame, rest.map_err(|_| Event::TooLong)?);
+            return Ok(None);
+        };
+        let filled = source.fill(&mut packet).and_then(|()| {
+            if packet.piece_len() > *frame_bytes { Err(Event::TooLong) } else { Ok(()) }
+        });
+        if let Err(reason) = filled {
+            pool.free_packet(packet);
+            return Err(reason);
+        }
+        classify(slot, &header, &mut packet);
+        if packet.pieces() <= MOST_WHOLE {
+            return Ok(Some(packet));
+        }
+        let rest = divide(pool, &packet, |piece| pending.push_back(piece));
+        pool.free_packet(packet);
+        stats.add(Event::NoFrame, rest.map_err(|_| Event::TooLong)?);
+        Ok(None)
+    }
+
+    /// Takes pieces of a merged frame that wait, up to `max`.
+    fn take_pending(&mut self, batch: &mut Batch, max: usize) {
+        let count = max.min(batch.room()).min(self.pending.len());
+        for piece in self.pending.drain(..count) {
+            self.stats.packet(piece.len());
+            batch.push(piece);
         }
     }
 
@@ -248,12 +299,16 @@ impl RxQueue for AfPacketRx {
     }
 
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let first = batch.len();
+        let wanted = max.min(batch.room());
+        if !self.pending.is_empty() {
+            self.take_pending(batch, wanted);
+            return batch.len() - first;
+        }
         if self.gone {
             self.look();
             return 0;
         }
-        let first = batch.len();
-        let wanted = max.min(batch.room());
         let mut spare: Option<Packet> = None;
         while batch.len() - first < wanted {
             let status = self.ring.status(self.head);
@@ -265,15 +320,22 @@ impl RxQueue for AfPacketRx {
             #[allow(unsafe_code, reason = "reading a slot of the ring")]
             // SAFETY: the slot is ours: its status says so. It is released below.
             let received = unsafe { self.ring.received(self.head) };
-            match fill(received, status, self.mtu, &mut packet) {
+            match fill(received, status, self.whole_from, &mut packet) {
                 Err(Event::Offload) if self.claim.takes_merged => {
                     spare = Some(packet);
-                    match self.take_merged(pool, self.head, status) {
-                        Ok(packet) => {
+                    match self.take_merged(pool, status) {
+                        Ok(Some(packet)) => {
                             self.stats.packets += packet.pieces();
                             self.stats.bytes += packet.bytes_in_pieces();
                             batch.push(packet);
                         }
+                        Ok(None) => {
+                            self.take_pending(batch, wanted - (batch.len() - first));
+                            self.release();
+                            // Nothing overtakes them.
+                            break;
+                        }
+                        Err(Event::Offload) => self.offload_frame(),
                         Err(reason) => self.stats.add(reason, 1),
                     }
                 }
@@ -323,9 +385,15 @@ impl RxQueue for AfPacketRx {
     }
 }
 
+/// From which length on a merged frame is none that an interface of this MTU could have brought as one packet; where they are taken as
+/// what they are, from 0 on.
+fn whole_from(claim: &Claim, mtu: usize) -> usize {
+    if claim.takes_merged { 0 } else { mtu + ETHERNET_BYTES + 1 }
+}
+
 /// Copies the packet of a slot into a frame and completes it: VLAN tag, checksum, metadata.
 #[inline]
-fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Result<(), Event> {
+fn fill(slot: Received<'_>, status: u32, whole_from: usize, packet: &mut Packet) -> Result<(), Event> {
     let header = slot.header();
     let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
     if length < ETHERNET_BYTES {
@@ -334,7 +402,7 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
     let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
     let virtio = slot.bytes(virtio_at, VIRTIO_BYTES).ok_or(Event::TooLong)?;
     let virtio = Virtio::of(virtio).ok_or(Event::TooLong)?;
-    if virtio.is_merged() && header.tp_len as usize > mtu + ETHERNET_BYTES {
+    if virtio.is_merged() && header.tp_len as usize >= whole_from {
         return Err(Event::Offload);
     }
     if length < header.tp_len as usize {
@@ -356,45 +424,76 @@ fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Res
     Ok(())
 }
 
-/// Fills a large frame with a merged one, of the slot, or from where the kernel has kept it aside.
-fn fill_merged(
-    socket: &OwnedFd,
-    slot: Received<'_>,
+/// A merged frame that came: of a slot, or kept aside by the kernel.
+#[derive(Clone, Copy)]
+struct Merged<'r> {
+    socket: &'r OwnedFd,
+    slot: Received<'r>,
     status: u32,
-    is_aside: bool,
-    frame_bytes: usize,
-    packet: &mut Packet,
-) -> Result<(), Event> {
-    let header = slot.header();
-    let (start, length) = (usize::from(header.tp_mac), header.tp_len as usize);
-    let virtio = if is_aside {
-        merged::read(socket, length, packet)?
-    } else {
-        let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
-        let virtio = slot.bytes(virtio_at, VIRTIO_BYTES).and_then(Virtio::of).ok_or(Event::TooLong)?;
-        if (header.tp_snaplen as usize) < length {
+    length: usize,
+}
+
+impl Merged<'_> {
+    /// Its bytes, of which the tag is not one.
+    fn read(&self, data: &mut [u8]) -> Result<Virtio, Event> {
+        if self.status & libc::TP_STATUS_COPY != 0 {
+            return merged::read(self.socket, self.length, data);
+        }
+        let header = self.slot.header();
+        if (header.tp_snaplen as usize) < self.length {
             // There was no room beside the ring.
             return Err(Event::RingFull);
         }
-        let data = slot.bytes(start, length).ok_or(Event::TooLong)?;
-        packet.reset_behind(LARGE_HEADROOM, length).ok_or(Event::TooLong)?.copy_from_slice(data);
-        virtio
-    };
-    let mut tag_bytes = 0;
-    if status & libc::TP_STATUS_VLAN_VALID != 0 {
-        tag_bytes = TAG_BYTES;
-        let addresses: [u8; ADDRESSES] =
-            *packet.data().first_chunk().ok_or(Event::TooShort)?;
-        let frame = packet.prepend(TAG_BYTES).ok_or(Event::TooLong)?;
-        frame[..ADDRESSES].copy_from_slice(&addresses);
-        write_tag(frame, status, header.tp_vlan_tpid, header.tp_vlan_tci);
+        let start = usize::from(header.tp_mac);
+        let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
+        let virtio = self.slot.bytes(virtio_at, VIRTIO_BYTES).and_then(Virtio::of).ok_or(Event::TooLong)?;
+        data.copy_from_slice(self.slot.bytes(start, self.length).ok_or(Event::TooLong)?);
+        Ok(virtio)
     }
-    virtio.mark(packet, tag_bytes)?;
-    if packet.piece_len() > frame_bytes {
-        return Err(Event::TooLong);
+
+    fn has_tag(&self) -> bool {
+        self.status & libc::TP_STATUS_VLAN_VALID != 0
     }
-    classify(slot, &header, packet);
-    Ok(())
+
+    /// Writes its tag, if it has one, into a frame that begins with room for it.
+    fn tag(&self, frame: &mut [u8]) -> Result<(), Event> {
+        let header = self.slot.header();
+        frame.copy_within(TAG_BYTES..TAG_BYTES + ADDRESSES, 0);
+        let place = frame.get_mut(..ADDRESSES + TAG_BYTES).ok_or(Event::TooShort)?;
+        write_tag(place, self.status, header.tp_vlan_tpid, header.tp_vlan_tci);
+        Ok(())
+    }
+
+    /// Fills a frame, with the tag, and marks it.
+    fn fill(&self, packet: &mut Packet) -> Result<(), Event> {
+        let data = packet.reset_behind(LARGE_HEADROOM, self.length).ok_or(Event::TooLong)?;
+        if data.len() < ADDRESSES {
+            return Err(Event::TooShort);
+        }
+        let virtio = self.read(data)?;
+        let mut tag_bytes = 0;
+        if self.has_tag() {
+            tag_bytes = TAG_BYTES;
+            self.tag(packet.prepend(TAG_BYTES).ok_or(Event::TooLong)?)?;
+        }
+        virtio.mark(packet, tag_bytes)
+    }
+
+    /// The same into memory; the frame, and the bytes of its tag.
+    fn read_into<'m>(&self, memory: &'m mut [u8]) -> Result<(&'m [u8], Virtio, usize), Event> {
+        let data = memory.get_mut(TAG_BYTES..TAG_BYTES + self.length).ok_or(Event::TooLong)?;
+        if data.len() < ADDRESSES {
+            return Err(Event::TooShort);
+        }
+        let virtio = self.read(data)?;
+        let frame = &mut memory[..TAG_BYTES + self.length];
+        if self.has_tag() {
+            self.tag(frame)?;
+            Ok((frame, virtio, TAG_BYTES))
+        } else {
+            Ok((&frame[TAG_BYTES..], virtio, 0))
+        }
+    }
 }
 
 /// Writes what the kernel says of a frame beside its bytes.

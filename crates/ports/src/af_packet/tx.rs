@@ -209,15 +209,21 @@ impl AfPacketTx {
         self.unsent_bytes = 0;
     }
 
+    /// The longest frame that goes out, if it begins as this one does.
+    #[inline]
+    fn limit(&self, frame: &[u8]) -> usize {
+        let is_tagged =
+            frame.len() >= ETHERNET_BYTES && Ethernet::new_unchecked(frame).ethertype() == EtherType::VLAN;
+        self.mtu + ETHERNET_BYTES + if is_tagged { TAG_BYTES } else { 0 }
+    }
+
     /// Puts one packet into the ring. `None`: the ring is full.
     #[inline]
     fn put(&mut self, data: &[u8]) -> Option<Result<(), Event>> {
         if data.len() < ETHERNET_BYTES {
             return Some(Err(Event::TooShort));
         }
-        let is_tagged = Ethernet::new_unchecked(data).ethertype() == EtherType::VLAN;
-        let limit = self.mtu + ETHERNET_BYTES + if is_tagged { TAG_BYTES } else { 0 };
-        if data.len() > limit {
+        if data.len() > self.limit(data) {
             return Some(Err(Event::TooLong));
         }
         if self.ring.status(self.head) != libc::TP_STATUS_AVAILABLE {
@@ -240,6 +246,11 @@ impl AfPacketTx {
 }
 
 impl AfPacketTx {
+    #[inline]
+    fn put_any(&mut self, packet: &mut Packet) -> Option<Result<(), Event>> {
+        if packet.is_merged() { self.send_merged(packet) } else { self.put(packet.data()) }
+    }
+
     /// Sends a merged frame, behind what is in the ring. `None`: there is no room at the moment.
     #[cold]
     fn send_merged(&mut self, packet: &mut Packet) -> Option<Result<(), Event>> {
@@ -253,7 +264,7 @@ impl AfPacketTx {
             return Some(Err(Event::PortGone));
         }
         let Some(socket) = &self.of_merged else { return Some(Err(Event::Offload)) };
-        if packet.piece_len() > self.mtu + ETHERNET_BYTES + TAG_BYTES {
+        if packet.piece_len() > self.limit(packet.data()) {
             return Some(Err(Event::TooLong));
         }
         let sent = merged::send(socket, packet);
@@ -283,10 +294,9 @@ impl TxQueue for AfPacketTx {
         }
         let (mut taken, mut has_grown) = (0, None);
         for packet in batch.iter_mut() {
-            let mut put = if packet.is_merged() { self.send_merged(packet) } else { self.put(packet.data()) };
-            if !packet.is_merged()
-                && put == Some(Err(Event::TooLong)) && *has_grown.get_or_insert_with(|| self.grow()) {
-                put = self.put(packet.data());
+            let mut put = self.put_any(packet);
+            if put == Some(Err(Event::TooLong)) && *has_grown.get_or_insert_with(|| self.grow()) {
+                put = self.put_any(packet);
             }
             match put {
                 Some(Ok(())) => {}

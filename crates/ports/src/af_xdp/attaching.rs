@@ -1,6 +1,7 @@
 //! The program on its interface: in the driver, in tc or by generic XDP in the kernel's stack, and anew when the interface is.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use packet::sync::lock;
@@ -49,6 +50,7 @@ impl Shared {
             return Err(PortError::InterfaceDown { name: name.to_owned() });
         }
         let failed = |action| move |error| PortError::system(name, action, error);
+        let was_in_tc = attached.program.is_in_tc();
         attached.program.detach();
         let look = || probe::link(index as u32).map_err(failed("asking for the queues"));
         let mut link = look()?;
@@ -103,6 +105,11 @@ impl Shared {
         attached.keeps_tags = self.options.steer == Steer::Transit && !veth;
         if attached.keeps_tags {
             self.keep_tags(attached);
+        }
+        if attached.program.is_in_tc() != was_in_tc {
+            // What was said of the one place does not hold in the other.
+            attached.program.forward_nothing().map_err(failed("leaving the forwarding in the kernel"))?;
+            attached.program.forget_rest().map_err(failed("forgetting whose the rest is"))?;
         }
         attached.is_off = false;
         self.queues.store(link.rx_queues.min(self.options.queues), Ordering::Relaxed);
@@ -171,10 +178,10 @@ impl Shared {
     /// Has generic XDP take the place of a program in tc, for good.
     pub(super) fn leave_tc(&self, attached: &mut Attached) -> Result<(), PortError> {
         attached.refuses_tc = true;
-        // Both are there for a moment.
-        let back = self.attach_generic(attached);
+        // Both are there for a moment. Without the one the other stays.
+        self.attach_generic(attached)?;
         attached.program.detach_tc();
-        back
+        Ok(())
     }
 
     /// Has what is ours and not forwarded in the kernel come to us, where that is by tc.
@@ -182,24 +189,44 @@ impl Shared {
         if !attached.program.is_in_tc() {
             return Ok(());
         }
-        let rest = match self.rest.get() {
+        let known = lock(&self.rest).clone();
+        let rest = match known {
             Some(rest) => rest,
-            None => match Rest::open(self.name(), &mut attached.program) {
-                Ok(rest) => self.rest.get_or_init(|| rest),
-                Err(error) => {
+            None => match Rest::open(self.name(), &mut attached.program, self.halves.len()) {
+                Ok(rest) => {
+                    let rest = Arc::new(rest);
+                    *lock(&self.rest) = Some(Arc::clone(&rest));
+                    self.rest_generation.fetch_add(1, Ordering::Release);
+                    rest
+                }
+                // What will not be at another time either.
+                Err(error @ (PortError::Unsupported { .. } | PortError::NotPermitted { .. })) => {
                     self.refuse_tc(attached, &error)?;
                     return self.leave_tc(attached);
                 }
+                Err(error) => return Err(error),
             },
         };
         let failed = |error| PortError::system(self.name(), "taking what tc leaves", error);
         attached.program.set_rest(RestOwner::Router(rest.index)).map_err(failed)
     }
 
-    /// The same if nobody has said yet whose it is.
+    /// The same if nobody has said yet whose it is. A worker calls it, which waits for nobody: it asks again.
     pub(super) fn take_untold_rest(&self) -> Result<(), PortError> {
-        let mut attached = lock(&self.attached);
-        if attached.program.is_rest_untold() { self.take_rest(&mut attached) } else { Ok(()) }
+        match self.attached.try_lock() {
+            Ok(mut attached) if attached.program.is_rest_untold() => self.take_rest(&mut attached),
+            _ => Ok(()),
+        }
+    }
+
+    /// The device of the rest is gone: somebody has deleted it. Another one is made by [`Shared::take_untold_rest`].
+    pub(super) fn lose_rest(&self) {
+        if let Ok(mut attached) = self.attached.try_lock()
+            && attached.program.forget_rest().is_ok()
+        {
+            *lock(&self.rest) = None;
+            self.rest_generation.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Attaches the program anew in `mode`. The sockets stay as they are.

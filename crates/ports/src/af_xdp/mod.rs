@@ -71,7 +71,7 @@ use packet::sync::lock;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use packet::Pool;
@@ -107,8 +107,8 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("ring", "SLOTS", "slots of each ring of a hardware queue (default 1024)"),
         option(
             "mode",
-            "native|generic|tc|auto",
-            "XDP in the driver or in the kernel's stack; tc: in the stack, where frames come whole; with steer=transit alone (default auto)",
+            "native|generic|xdp|tc|auto",
+            "XDP in the driver, in the kernel's stack or in either; tc: in the stack, where frames come whole, with steer=transit; auto: native or tc (default auto)",
         ),
         option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
         option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
@@ -156,6 +156,7 @@ impl Options {
             ("auto", (None, true)),
             ("native", (Some(XdpMode::Native), false)),
             ("generic", (Some(XdpMode::Generic), false)),
+            ("xdp", (None, false)),
             ("tc", (Some(XdpMode::Generic), true)),
         ];
         let steer = Steer::take(spec)?;
@@ -188,8 +189,9 @@ struct Shared {
     attached: Mutex<Attached>,
     /// The program's. A worker that counts waits for nobody who attaches it.
     counters: Arc<Counters>,
-    /// What a program in tc leaves to us, once we have to see it.
-    rest: OnceLock<Rest>,
+    /// What a program in tc leaves to us, once we have to see it, and how often that became another device.
+    rest: Mutex<Option<Arc<Rest>>>,
+    rest_generation: AtomicU64,
     /// For each receive queue, the sockets that one half opened for the other.
     halves: Vec<Mutex<Halves>>,
 }
@@ -552,7 +554,8 @@ impl AfXdpPort {
             queues: AtomicUsize::new(0),
             mac: AtomicU64::new(0),
             counters: attached.program.counters(),
-            rest: OnceLock::new(),
+            rest: Mutex::default(),
+            rest_generation: AtomicU64::new(0),
             attached: Mutex::new(attached),
             halves: Vec::new(),
         };
@@ -635,7 +638,7 @@ impl Port for AfXdpPort {
             && shared.options.mode.is_none();
         let (mode, outcome) = match (tries, slower) {
             (0, _) => (attached.mode, "its program is attached anew"),
-            (1, true) => (XdpMode::Generic, "its packets come by generic XDP, which costs more"),
+            (1, true) => (XdpMode::Generic, "its packets come by a program in the kernel's stack, which costs more"),
             _ if shared.options.steer == Steer::Transit => {
                 attached.program.detach();
                 attached.passage = None;

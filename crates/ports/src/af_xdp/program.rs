@@ -171,6 +171,12 @@ impl Program {
         self.rest.set(0, u64::from(device) << 32 | u64::from(number), 0).map_err(map_error)
     }
 
+    /// Nobody has said in tc whose the rest is.
+    pub(super) fn forget_rest(&mut self) -> io::Result<()> {
+        self.rest_owner = None;
+        self.rest.set(0, 0, 0).map_err(map_error)
+    }
+
     /// Whether this program is in tc, and nobody has said whose the rest is there.
     pub(super) fn is_rest_untold(&self) -> bool {
         self.rest_owner.is_none() && self.is_in_tc()

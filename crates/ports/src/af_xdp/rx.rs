@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
@@ -26,6 +27,9 @@ const GIVING: &str = "giving the queue's packets to the socket";
 /// The device of what tc leaves to us is asked in each so many calls while nothing comes by it. A power of two.
 const ASK_REST_EVERY: u16 = 8;
 
+/// So many looks have passed before a worker takes the rest that nobody has claimed.
+const LOOKS_BEFORE_REST: u32 = 2;
+
 /// Between two tries to open a socket on a hardware queue that came later.
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
 
@@ -47,11 +51,17 @@ pub(super) struct AfXdpRx {
     wanted: usize,
     /// Readable when one of the sockets is, or the device of what tc leaves to us.
     wait: Option<OwnedFd>,
-    /// Reads that device; the first worker does.
-    rest: Reader,
+    /// That device, of which generation it is, and what reads it.
+    rest: Option<Arc<Rest>>,
+    rest_generation: u64,
+    reader: Reader,
     /// Whether `wait` knows the device, and whether something came by it the last time.
     rest_is_waited_for: bool,
     rest_is_busy: bool,
+    /// Looks at which nobody had said yet whose the rest is.
+    looks_untold: u32,
+    /// What the device has lost, and when it was asked last.
+    rest_lost: Cell<(u64, Option<Instant>)>,
     next_look: Instant,
     /// Counts calls, so that the kernel is woken now and then also while only some of the sockets receive.
     rounds: u16,
@@ -94,9 +104,13 @@ impl AfXdpRx {
             lent: None,
             wanted: 0,
             wait: None,
-            rest: Reader::default(),
+            rest: None,
+            rest_generation: 0,
+            reader: Reader::default(),
             rest_is_waited_for: false,
             rest_is_busy: false,
+            looks_untold: 0,
+            rest_lost: Cell::new((0, None)),
             next_look: Instant::now(),
             rounds: 0,
             takes: false,
@@ -178,18 +192,38 @@ impl AfXdpRx {
 
     /// Takes up to `max` packets that tc leaves to us.
     fn receive_rest(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize, mac: MacAddr) {
-        let Some(rest) = self.shared.rest.get() else { return };
+        let generation = self.shared.rest_generation.load(Ordering::Acquire);
+        if generation != self.rest_generation {
+            self.rest = super::lock(&self.shared.rest).clone();
+            (self.rest_generation, self.rest_is_waited_for) = (generation, false);
+        }
+        let Some(file) = self.rest.as_ref().and_then(|rest| rest.files.get(self.worker)) else { return };
         if let (false, Some(wait)) = (self.rest_is_waited_for, &self.wait) {
             let data = epoll::EventData::new_u64(u64::MAX);
             // A worker that sleeps too long looks at it in any case.
-            let _ = epoll::add(wait, &rest.file, data, epoll::EventFlags::IN);
+            let _ = epoll::add(wait, file, data, epoll::EventFlags::IN);
             self.rest_is_waited_for = true;
         }
         if self.rest_is_busy || self.rounds.is_multiple_of(ASK_REST_EVERY) {
             let accept = |packet: &mut Packet| classify(packet, mac);
-            let count = self.rest.receive(&rest.file, pool, batch, max, &mut self.stats, accept);
+            let count = self.reader.receive(file, pool, batch, max, &mut self.stats, accept);
             self.rest_is_busy = count > 0;
+            if self.reader.is_gone {
+                // Nobody waits for it any more.
+                let _ = self.wait.as_ref().map(|wait| epoll::delete(wait, file));
+                self.shared.lose_rest();
+            }
         }
+    }
+
+    /// What the device of the rest has lost. Linux is not asked each time: it lists all interfaces.
+    fn rest_lost(&self) -> u64 {
+        let (known, asked) = self.rest_lost.get();
+        let is_due = asked.is_none_or(|asked| asked.elapsed() >= Duration::from_secs(1));
+        let Some(rest) = self.rest.as_ref().filter(|_| is_due) else { return known };
+        let lost = known.max(rest.lost());
+        self.rest_lost.set((lost, Some(Instant::now())));
+        lost
     }
 
     /// Lets go of sockets whose interface is gone; all frames come home.
@@ -238,10 +272,14 @@ impl AfXdpRx {
         }
         self.next_look = now + LOOK_EVERY;
         self.look_at_link();
-        if self.worker == 0
-            && let Err(error) = self.shared.take_untold_rest()
-        {
-            self.shared.claim.tell(error.to_string());
+        // The router's control thread says it; of a port alone nobody does.
+        if self.worker == 0 {
+            self.looks_untold = self.looks_untold.saturating_add(1);
+            if self.looks_untold > LOOKS_BEFORE_REST
+                && let Err(error) = self.shared.take_untold_rest()
+            {
+                self.shared.claim.tell(error.to_string());
+            }
         }
         if !self.dead {
             let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
@@ -457,7 +495,7 @@ impl RxQueue for AfXdpRx {
             }
         }
         self.first = if self.first + 1 < sockets { self.first + 1 } else { 0 };
-        if self.worker == 0 && left > 0 {
+        if left > 0 {
             self.receive_rest(pool, batch, left, mac);
         }
         let count = batch.len() - before;
@@ -487,7 +525,7 @@ impl RxQueue for AfXdpRx {
         if self.worker == 0 {
             // The program counts for the interface.
             self.shared.steered().add_to(&mut stats);
-            stats.add(Event::KernelDropped, self.shared.rest.get().map_or(0, Rest::lost));
+            stats.add(Event::KernelDropped, self.rest_lost());
         }
         stats
     }

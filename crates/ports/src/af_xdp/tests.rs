@@ -615,7 +615,7 @@ fn errors_say_what_to_do() {
         veth_pair("left", "right");
         assert_eq!(
             message("af_xdp:left?mode=fast"),
-            "port `af_xdp:left?mode=fast`: `mode=fast` is wrong: `auto` or `native` or `generic` or `tc` is expected"
+            "port `af_xdp:left?mode=fast`: `mode=fast` is wrong: `auto` or `native` or `generic` or `xdp` or `tc` is expected"
         );
         ip("link set left mtu 1711");
         let error = open("af_xdp:left").take_rx(0).unwrap().prepare(&mut pool(64)).unwrap_err().to_string();

@@ -12,6 +12,7 @@ use graph::router::Control;
 
 use super::ClickArguments;
 use crate::load::{self, Libraries, Messages};
+use crate::whole_frames;
 
 /// What a new configuration is made with.
 pub(super) struct Exchange {
@@ -69,6 +70,7 @@ impl Exchange {
         // Those that the command line asked for stay.
         flat.elements
             .extend(before.config().elements.iter().filter(|element| is_of_driver(&element.name)).cloned());
+        whole_frames::allow_again(&mut flat, before.shared());
         *running = Some(self.leave(before, flat, text, now_ns)?);
         if self.warns && !warnings.is_empty() {
             self.control.message(&warnings);

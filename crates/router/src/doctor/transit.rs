@@ -169,7 +169,8 @@ fn is_in_stack(port: &PatientPort) -> bool {
 
 /// Whether it forwards by a tc program, if it does so in the stack.
 fn is_in_tc(port: &PatientPort) -> bool {
-    !has_option(port, "mode=generic")
+    port.host == Host::Interface
+        && !["mode=generic", "mode=xdp", "steer=all"].iter().any(|it| has_option(port, it))
 }
 
 fn is_native(port: &PatientPort, card: &Card) -> bool {
@@ -199,7 +200,7 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
         }
         None if is_in_tc(port) => "plain transit goes in the kernel (tc)".to_owned(),
         None => "plain transit goes in the kernel (generic XDP)".to_owned(),
-        Some(reason) if !is_native && is_in_tc(port) => {
+        Some(reason) if !is_native && is_in_tc(port) && machine.refusal != Some(OLD) => {
             format!("plain transit goes by a TAP device of the router: {reason}")
         }
         Some(reason) => {

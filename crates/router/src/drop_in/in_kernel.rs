@@ -609,7 +609,7 @@ impl InKernel {
         let member = &mut self.members[number];
         // It leaves by itself when its interface comes back under another number.
         let is_out = way.is_some_and(|way| !way.moves_in_kernel);
-        member.transit = member.transit.map(|transit| if is_out { Transit::Graph } else { transit });
+        member.transit = member.transit.filter(|transit| !is_out || *transit == Transit::Graph);
         if let Some(wanted) = wanted {
             if member.known != Some(wanted) {
                 forwarding.set_port(number as u16, wanted).map_err(failed)?;

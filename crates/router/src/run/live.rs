@@ -34,6 +34,7 @@ use crate::load::{self, Messages};
 use crate::notify::Notify;
 use crate::settings::Settings;
 use crate::settings::options::Opt;
+use crate::whole_frames;
 
 /// What a reload cannot bring: the graph has no place for it.
 const FIRST_FILTER: &str = "what filters, in a router that began without it,";
@@ -528,7 +529,7 @@ impl Live {
         }
         // The start added this to the ports' options; without it here, each port would seem changed.
         new.follows_ipsec = old.follows_ipsec;
-        new.ports.iter_mut().for_each(|port| port.fit_kind(true));
+        new.ports.iter_mut().for_each(|port| port.fit_as(&old.ports));
         let changed = old.differences(&new);
         let done = self.with_running(|running| {
             let (mut done, mut others, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
@@ -581,7 +582,7 @@ impl Live {
         let source = load::read(Path::new(file)).map_err(|error| format!("{error:#}"))?;
         let registry = crate::classes();
         let libraries = load::Libraries::new(None);
-        let (flat, warnings) = load::compile_quietly(
+        let (mut flat, warnings) = load::compile_quietly(
             &source,
             &Options { parameters, ..Options::default() },
             &registry,
@@ -611,6 +612,7 @@ impl Live {
                 gone.join(", ")
             ));
         }
+        whole_frames::allow_again(&mut flat, &self.shared);
         let begin = Instant::now();
         let globals = load::globals(&registry, &source.text);
         let swap = Swap::prepare(&running, &Arc::new(flat), &registry, globals, 0).map_err(|problems| {

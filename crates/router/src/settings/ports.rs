@@ -150,6 +150,31 @@ impl PortSettings {
         }
     }
 
+    /// Takes over what was chosen for the same port of a running router: its interface may be away just now.
+    pub(crate) fn fit_as(&mut self, running: &[Self]) {
+        let unfitted = |port: &Self| {
+            let options = port.options.split('&').filter(|option| *option != "mode=tc");
+            let mut port = port.clone();
+            port.options = options.collect::<Vec<_>>().join("&");
+            port
+        };
+        let packets = |mut port: Self| {
+            if port.driver == Driver::Auto && port.options.is_empty() {
+                port.driver = Driver::AfPacket;
+            }
+            port
+        };
+        let own = unfitted(self);
+        let is_same = |known: &&Self| {
+            let known = unfitted(known);
+            known == own || known == packets(own.clone())
+        };
+        match running.iter().find(is_same) {
+            Some(known) => known.clone_into(self),
+            None => self.fit_kind(true),
+        }
+    }
+
     /// The spec that opens it: `af_xdp:eth1?steer=transit&ring=2048`. With Linux's own interface the driver
     /// leaves to Linux what is not transit.
     pub(crate) fn spec(&self) -> String {
@@ -165,6 +190,11 @@ impl PortSettings {
         if self.driver == Driver::Xdp && !self.options.split('&').any(|option| option.starts_with("zerocopy"))
         {
             options.push("zerocopy=no");
+        }
+        // Sockets get all packets there.
+        if self.driver == Driver::AfXdp && !self.options.split('&').any(|option| option.starts_with("mode="))
+        {
+            options.push("mode=xdp");
         }
         options.extend(Some(self.options.as_str()).filter(|options| !options.is_empty()));
         let question = if options.is_empty() { "" } else { "?" };

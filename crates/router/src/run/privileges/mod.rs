@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     kept: CapabilitySet,
     /// Whose process it becomes.
     account: Option<Account>,
-    /// Files for the interfaces that it makes: one for packets that go up to Linux, one for what each program in tc leaves, and those of TAP
+    /// Files for the interfaces that it makes: one for packets that go up to Linux, those for what programs in tc leave, and those of TAP
     /// ports.
     tun_files: usize,
     /// Whether it may run programs, and write files that are not its own.
@@ -109,7 +109,8 @@ impl Plan {
         let may_be_in_tc = |port: &&PortSettings| port.driver.is_xdp() && port.host == Host::Interface;
         let (made, in_tc) =
             (settings.ports.iter().filter(makes_interface), settings.ports.iter().filter(may_be_in_tc));
-        let tun_files = 1 + in_tc.count() + made.count() * (settings.workers.count + 1);
+        let workers = settings.workers.count;
+        let tun_files = 1 + in_tc.count() * workers + made.count() * (workers + 1);
         Ok(Plan { kept: OF_PORTS | bind, account, tun_files, runs_programs: is_script })
     }
 
