@@ -131,6 +131,7 @@ use std::os::fd::BorrowedFd;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
+pub use af_packet::gives_merged;
 pub use af_packet::linux_frames::{LinuxFrame, LinuxFrames};
 pub use af_xdp::{lacks_vlan_tags, restore_cards, takes_tags_out};
 pub use bpf::tcx_programs;
@@ -429,16 +430,6 @@ pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortErro
     let wrappers = wrappers::Wrappers::take(&mut spec)?;
     let port = spec.open()(&mut spec, options)?;
     wrappers.around(port, options)
-}
-
-/// Returns whether a port of this spec has frames in which several packets are merged, and gives them whole to who takes them
-/// ([`OpenOptions::takes_merged`]).
-pub fn gives_merged(spec: &str) -> bool {
-    let is_all =
-        |spec: &mut Spec| !matches!(host_steering::Steer::take(spec), Ok(host_steering::Steer::Transit));
-    Spec::parse(spec).is_ok_and(|mut spec| {
-        spec.driver() == af_packet::DRIVER.name && !spec.is_wrapped() && is_all(&mut spec)
-    })
 }
 
 /// The packet type of a frame on a line that has no other hosts: a file, a cable in memory, a TAP.

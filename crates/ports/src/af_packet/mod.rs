@@ -344,6 +344,14 @@ impl AfPacketPort {
     }
 }
 
+/// Returns whether a port of this spec has frames in which several packets are merged, and gives them whole to who takes them
+/// ([`OpenOptions::takes_merged`]).
+pub fn gives_merged(spec: &str) -> bool {
+    let is_all = |spec: &mut Spec| !matches!(Steer::take(spec), Ok(Steer::Transit));
+    Spec::parse(spec)
+        .is_ok_and(|mut spec| spec.driver() == DRIVER.name && !spec.is_wrapped() && is_all(&mut spec))
+}
+
 /// How a receive queue is made.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
@@ -432,11 +440,8 @@ impl<'a> Builder<'a> {
         let socket = self.open()?;
         // A packet that the kernel finds wrong is skipped instead of blocking the ring; we count it ourselves.
         socket::set(&socket, libc::PACKET_LOSS, &1).map_err(self.failed("setting PACKET_LOSS"))?;
-        if !self.takes_merged {
-            // Merged frames go by the queueing discipline, and others of their flow must not overtake them.
-            socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1)
-                .map_err(self.failed("setting PACKET_QDISC_BYPASS"))?;
-        }
+        socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1)
+            .map_err(self.failed("setting PACKET_QDISC_BYPASS"))?;
         // Beyond the limit of the system where we may: a card that sends late holds a whole ring.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 16 << 20);
         let ring = Ring::new(&socket, RingKind::Transmit, self.slots, self.mtu)

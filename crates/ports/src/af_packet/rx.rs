@@ -26,7 +26,7 @@ pub(super) const TAG_BYTES: usize = 4;
 /// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
 const TPID_CUSTOMER: u16 = 0x8100;
 
-/// More pieces than these are divided at once: whoever sends many small ones has no others wait for frames.
+/// Of more pieces than these a frame is divided at once: a host that sends many small ones has no others wait for frames.
 const MOST_WHOLE: u64 = 128;
 /// The longest merged frame: an IPv4 packet, and a link header with two tags.
 const MOST_BYTES: usize = 65_535 + ETHERNET_BYTES + 3 * TAG_BYTES;

@@ -343,7 +343,7 @@ fn ports_of_the_command_line() {
     let ports = Settings::of_ports(names, Driver::AfXdp).unwrap().ports;
     let specs: Vec<String> = ports.iter().map(PortSettings::spec).collect();
     let expected = [
-        "af_xdp:eth1?steer=transit",
+        "af_xdp:eth1?steer=transit&mode=xdp",
         "af_packet:eth2.5?steer=transit&ring=64",
         "dpdk:0000:03:00.0",
         "tap:vm0",
