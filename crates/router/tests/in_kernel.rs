@@ -281,19 +281,23 @@ fn transfer(network: &Network, kilobytes: u32, to: &str) {
     assert!(through, "{kilobytes} KB to {to}: {text}");
 }
 
-#[test]
-fn long_frames_of_hosts_are_forwarded_whole_in_tc() {
-    if !netns::is_root() {
-        return;
-    }
-    let network = network();
-    // The sender leaves everything to its card, and the receiver checks every packet.
+/// Has the sender leave everything to its card, and the receiver check every packet.
+fn leaves_all_to_a_card(network: &Network) {
     for (host, device, offloads) in
         [("a", "eth0", "tx on tso on gso on"), ("r", "eth2", "tx off"), ("b", "eth0", "rx off gro off")]
     {
         let (done, text) = network.run(host, &format!("ethtool -K {device} {offloads}"));
         assert!(done, "{text}");
     }
+}
+
+#[test]
+fn long_frames_of_hosts_are_forwarded_whole_in_tc() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    leaves_all_to_a_card(&network);
     let (router, socket) = router(&network, "");
     let in_tc = || {
         ["eth1", "eth2"].into_iter().for_each(|name| wait_for_path(&network, &socket, name, "kernel (tc)"))
@@ -357,12 +361,7 @@ fn a_list_judges_long_frames_whole_and_the_graph_gets_them_in_pieces() {
         return;
     }
     let network = network();
-    for (host, device, offloads) in
-        [("a", "eth0", "tx on tso on gso on"), ("r", "eth2", "tx off"), ("b", "eth0", "rx off gro off")]
-    {
-        let (done, text) = network.run(host, &format!("ethtool -K {device} {offloads}"));
-        assert!(done, "{text}");
-    }
+    leaves_all_to_a_card(&network);
     let list = "10 permit icmp any any\n20 permit icmp6 any any\n30 deny tcp any any port 5202\n40 permit tcp any any\n";
     let rules = network.folder.write("rules.txt", list);
     let (router, socket) = router(&network, &format!("--acl {rules}"));
