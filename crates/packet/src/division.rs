@@ -265,6 +265,8 @@ fn finish_piece(frame: &mut [u8], headers: &Headers, number: usize, offset: usiz
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     /// An IPv6 frame without a link header, with these headers between and so many bytes behind.
@@ -311,5 +313,53 @@ mod tests {
             assert!(!is_right(&wrong), "{place} {value}");
         }
         assert!(!is_right(&frame[..19]) && !is_right(&frame[..40]) && !is_right(&[]));
+    }
+
+    proptest::proptest! {
+        /// A frame of any bytes is divided whole, or refused.
+        #[test]
+        fn any_frame_is_divided_whole_or_refused(
+            mut frame in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
+            is_ipv4: bool,
+            is_tcp: bool,
+            options in 0_usize..4,
+            piece_bytes in 1_usize..200,
+            is_left: bool,
+        ) {
+            // Most are nearly right.
+            let transport = if is_ipv4 { 20 } else { 40 };
+            let protocol = if is_tcp { Transport::Tcp } else { Transport::Udp };
+            if !is_left && frame.len() > 110 {
+                let length = frame.len() as u16;
+                if is_ipv4 {
+                    (frame[0], frame[9]) = (0x45, protocol.number());
+                    frame[2..4].copy_from_slice(&length.to_be_bytes());
+                    frame[6..8].fill(0);
+                } else {
+                    (frame[0], frame[6]) = (0x60, protocol.number());
+                    frame[4..6].copy_from_slice(&(length - 40).to_be_bytes());
+                }
+                frame[transport + 12] = ((5 + options) << 4) as u8;
+            }
+            let Ok(headers) = Headers::of(&frame, 0, transport, protocol) else { return Ok(()) };
+            let mut pool = Pool::new(crate::PoolOptions { frames: 512, data_bytes: 256 }).unwrap();
+            let (front, divided) = frame.split_at(headers.payload());
+            let mut pieces = Vec::new();
+            let fits = front.len() + piece_bytes.min(divided.len()) <= pool.data_bytes();
+            let outcome = divide_frame(&mut pool, &frame, &headers, piece_bytes, |piece| pieces.push(piece));
+            proptest::prop_assert_eq!(outcome.is_ok(), fits);
+            if !fits {
+                return Ok(());
+            }
+            proptest::prop_assert_eq!(outcome, Ok(0));
+            let behind = |piece: &Packet| piece.data()[front.len()..].to_vec();
+            proptest::prop_assert_eq!(pieces.iter().flat_map(behind).collect::<Vec<u8>>(), divided);
+            for piece in &pieces {
+                let data = piece.data();
+                let total = combine(headers.pseudo_sum(data, data.len() - transport), sum(&data[transport..]));
+                proptest::prop_assert_eq!(total, 0xffff);
+                proptest::prop_assert!(!is_ipv4 || sum(&data[..20]) == 0xffff);
+            }
+        }
     }
 }
