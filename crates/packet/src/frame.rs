@@ -611,7 +611,7 @@ impl Packet {
     }
 
     /// Makes the data `length` bytes long behind a head room of so many bytes, as [`Packet::reset`] does behind the usual one.
-    pub fn reset_behind(&mut self, headroom: usize, length: usize) -> Option<&mut [u8]> {
+    pub fn reset_with_headroom(&mut self, headroom: usize, length: usize) -> Option<&mut [u8]> {
         if !self.set_range(METADATA_BYTES + headroom, length) {
             return None;
         }

@@ -223,7 +223,7 @@ INLINE int is_martian(struct __sk_buff *packet) {
 }
 
 // Whose the rest is in tc: nobody has said it yet, the kernel's, or ours, by a TAP device.
-enum { UNTOLD, KERNELS, ROUTERS };
+enum { UNASSIGNED, KERNELS, ROUTERS };
 struct rest {
     __u32 owner;
     __u32 device;
@@ -257,7 +257,7 @@ INLINE int give_rest(struct __sk_buff *packet, const struct rest *rest, int is_t
         count(STEERED);
         return redirect(rest->device, 0);
     }
-    if (!rest || rest->owner == UNTOLD)
+    if (!rest || rest->owner == UNASSIGNED)
         return see_and_leave(packet, LEFT_QUEUE);
     if (is_transit && is_martian(packet)) {
         count(DROPPED_MARTIAN);

@@ -89,7 +89,7 @@ pub trait HostSteering {
 
     /// Returns whether a frame that came in, of which these are the first bytes, and that Linux shows to its taps, is the router's: where
     /// the router's program is behind the taps.
-    fn takes_behind_taps(&self, _frame: &[u8], _length: usize) -> bool {
+    fn takes_tapped(&self, _frame: &[u8], _length: usize) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use elements::devices::{MergedPorts, RECEIVER, SENDER};
-use graph::lang::{Connection, FlatConfig, FlatElement};
+use graph::lang::{Connection, FlatConfig, FlatElement, first_name, split_arguments};
 use graph::setup::Shared;
 use graph::{DIVIDES, TAKES_MERGED};
 
@@ -52,10 +52,10 @@ fn allow_from(config: &mut FlatConfig, ports: &BTreeSet<String>) {
     let is_whole_at = |config: &FlatConfig, element: usize| {
         let element = &config.elements[element];
         let takes = element.has(TAKES_MERGED);
-        takes && (!element.has(SENDER) || port_of(element).is_some_and(|port| ports.contains(port)))
+        takes && (!element.has(SENDER) || port_of(element).is_some_and(|port| ports.contains(&port)))
     };
     let is_giver = |element: &FlatElement| {
-        element.has(RECEIVER) && port_of(element).is_some_and(|port| ports.contains(port))
+        element.has(RECEIVER) && port_of(element).is_some_and(|port| ports.contains(&port))
     };
     let mut reached = vec![false; config.elements.len()];
     let mut next: Vec<usize> =
@@ -85,23 +85,22 @@ fn ports_of(config: &FlatConfig, specs: &[(String, String)]) -> BTreeSet<String>
     let spec =
         |name: &str| specs.iter().find(|(known, _)| known == name).map_or(name, |(_, spec)| spec).to_owned();
     // Another name of an interface is another port to those that name it otherwise.
-    let is_own_name = |name: &&str| matches!(elements::devices::interface_with(name), Ok(None));
-    names.filter(is_own_name).filter(|name| ports::gives_merged(&spec(name))).map(str::to_owned).collect()
+    let is_own_name = |name: &String| matches!(elements::devices::interface_with(name), Ok(None));
+    names.filter(is_own_name).filter(|name| ports::gives_merged(&spec(name))).collect()
 }
 
-/// The first argument: the port's name.
-fn port_of(element: &FlatElement) -> Option<&str> {
-    let first = element.config.split(',').next()?.trim();
-    let first = first.strip_prefix("DEVNAME ").unwrap_or(first).trim();
-    Some(first.trim_matches('"')).filter(|name| !name.is_empty())
+/// The port's name.
+fn port_of(element: &FlatElement) -> Option<String> {
+    first_name(&element.config)
 }
 
 /// Whether it cuts no packets: no SNAPLEN is given.
 fn keeps_length(element: &FlatElement) -> bool {
-    let is_length = |(place, argument): (usize, &str)| {
-        argument.trim().starts_with("SNAPLEN") || place == 2 && argument.trim().parse::<u64>().is_ok()
+    let arguments = split_arguments(&element.config);
+    let is_length = |(place, argument): (usize, &String)| {
+        argument.starts_with("SNAPLEN") || place == 2 && argument.parse::<u64>().is_ok()
     };
-    !element.config.split(',').enumerate().any(is_length)
+    !arguments.iter().enumerate().any(is_length)
 }
 
 /// Puts a `Divide` before an input, for what comes from elements that merged packets reach.
@@ -167,6 +166,11 @@ mod tests {
         is("FromDevice(cut) -> Truncate(60) -> ToDevice(cut)", &[]);
         is("FromDevice(eth0, SNAPLEN 90) -> Truncate(60) -> Discard", &[]);
         is("FromDevice(eth0) -> q :: Queue -> t :: ToDevice(cut)", &["t[0]", "port eth0"]);
+        // As elements read their arguments.
+        is(
+            "FromDevice(/* out */ \"eth0\", PROMISC true) -> t :: Truncate(60) -> Discard",
+            &["t[0]", "port eth0"],
+        );
         // Only what merged packets reach.
         is(
             "FromDevice(eth0) -> c :: Classifier(12/0800, -); c[0] -> t :: Truncate(60) -> d :: Discard;

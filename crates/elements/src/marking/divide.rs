@@ -130,7 +130,7 @@ mod tests {
     fn merged(pool: &mut packet::Pool, bytes: usize) -> Packet {
         let mut packet = pool.allocate_large().unwrap();
         let length = 28 + bytes;
-        let data = packet.reset_behind(packet::pool::LARGE_HEADROOM, length).unwrap();
+        let data = packet.reset_with_headroom(packet::pool::LARGE_HEADROOM, length).unwrap();
         data.fill(7);
         data[..20].copy_from_slice(&[0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         data[2..4].copy_from_slice(&(length as u16).to_be_bytes());

@@ -128,7 +128,7 @@ fn take(socket: &OwnedFd, header: &mut [u8; VIRTIO_BYTES], data: &mut [u8]) -> R
     read().or_else(|error| if error == Errno::AGAIN { Err(error) } else { read() })
 }
 
-/// Sends a merged frame whole. `None`: there is no room at the moment.
+/// Sends a merged frame whole. Returns `None` while the socket is full: the caller tries again.
 pub(super) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), Event>> {
     let Some((header, merged)) = packet.merged().and_then(|merged| Some((header_of(packet, merged)?, merged)))
     else {

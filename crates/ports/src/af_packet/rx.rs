@@ -212,8 +212,8 @@ impl AfPacketRx {
         self.head = self.ring.next(self.head);
     }
 
-    /// Takes a merged frame of the slot that is ours, or that the kernel has kept whole beside it. It is whole, or in pieces that wait,
-    /// where there is no frame for it or many pieces are in it.
+    /// Takes the merged frame of a slot that is ours, or that the kernel has kept beside it. Returns it whole. If no frame holds it, or it
+    /// has more than [`MOST_WHOLE`] pieces, the pieces are put into `pending`.
     #[inline(never)]
     fn take_merged(&mut self, pool: &mut Pool, status: u32) -> Result<Option<Packet>, Event> {
         let Self { socket, ring, head, scratch, pending, frame_bytes, stats, .. } = self;
@@ -222,7 +222,7 @@ impl AfPacketRx {
         let slot = unsafe { ring.received(*head) };
         let header = slot.header();
         let length = header.tp_len as usize;
-        let source = Merged { socket, slot, status, length };
+        let source = MergedFrame { socket, slot, status, length };
         let whole = if length + TAG_BYTES <= *frame_bytes && status & libc::TP_STATUS_COPY == 0 {
             pool.allocate().filter(|packet| packet.tailroom() >= length + TAG_BYTES)
         } else if length + TAG_BYTES <= LARGE_BYTES {
@@ -426,14 +426,14 @@ fn fill(slot: Received<'_>, status: u32, whole_from: usize, packet: &mut Packet)
 
 /// A merged frame that came: of a slot, or kept aside by the kernel.
 #[derive(Clone, Copy)]
-struct Merged<'r> {
+struct MergedFrame<'r> {
     socket: &'r OwnedFd,
     slot: Received<'r>,
     status: u32,
     length: usize,
 }
 
-impl Merged<'_> {
+impl MergedFrame<'_> {
     /// Its bytes, of which the tag is not one.
     fn read(&self, data: &mut [u8]) -> Result<Virtio, Event> {
         if self.status & libc::TP_STATUS_COPY != 0 {
@@ -466,7 +466,7 @@ impl Merged<'_> {
 
     /// Fills a frame, with the tag, and marks it.
     fn fill(&self, packet: &mut Packet) -> Result<(), Event> {
-        let data = packet.reset_behind(LARGE_HEADROOM, self.length).ok_or(Event::TooLong)?;
+        let data = packet.reset_with_headroom(LARGE_HEADROOM, self.length).ok_or(Event::TooLong)?;
         if data.len() < ADDRESSES {
             return Err(Event::TooShort);
         }

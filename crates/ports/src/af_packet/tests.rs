@@ -635,7 +635,7 @@ impl Whole {
     fn packet(self, pool: &mut Pool) -> Packet {
         let (frame, places) = self.frame();
         let mut packet = pool.allocate_large().unwrap();
-        packet.reset_behind(packet::pool::LARGE_HEADROOM, frame.len()).unwrap().copy_from_slice(&frame);
+        packet.reset_with_headroom(packet::pool::LARGE_HEADROOM, frame.len()).unwrap().copy_from_slice(&frame);
         let [network, transport, payload] = places.map(|place| (place + packet.data_offset()) as u16);
         packet.set_merged(packet::Merged { piece_bytes: self.piece_bytes, network, transport, payload });
         packet

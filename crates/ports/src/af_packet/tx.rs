@@ -251,7 +251,7 @@ impl AfPacketTx {
         if packet.is_merged() { self.send_merged(packet) } else { self.put(packet.data()) }
     }
 
-    /// Sends a merged frame, behind what is in the ring. `None`: there is no room at the moment.
+    /// Sends a merged frame, once the ring is empty. Returns `None` while the ring or the socket is full.
     #[cold]
     fn send_merged(&mut self, packet: &mut Packet) -> Option<Result<(), Event>> {
         if self.unsent > 0 {
@@ -267,7 +267,7 @@ impl AfPacketTx {
         if packet.piece_len() > self.limit(packet.data()) {
             return Some(Err(Event::TooLong));
         }
-        // By the queueing discipline, which loses it without a word where there is no link. Linux's flags are late to say that.
+        // A queueing discipline reports no loss when the link is down. IFF_RUNNING follows the link up to a second later.
         let sent = merged::send(socket, packet);
         if sent == Some(Ok(())) {
             self.stats.packets += packet.pieces();

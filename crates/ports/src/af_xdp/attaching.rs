@@ -212,14 +212,14 @@ impl Shared {
     }
 
     /// The same if nobody has said yet whose it is. A worker calls it, which waits for nobody: it asks again.
-    pub(super) fn take_untold_rest(&self) -> Result<(), PortError> {
+    pub(super) fn take_unassigned_rest(&self) -> Result<(), PortError> {
         match self.attached.try_lock() {
-            Ok(mut attached) if attached.program.is_rest_untold() => self.take_rest(&mut attached),
+            Ok(mut attached) if attached.program.is_rest_unassigned() => self.take_rest(&mut attached),
             _ => Ok(()),
         }
     }
 
-    /// The device of the rest is gone: somebody has deleted it. Another one is made by [`Shared::take_untold_rest`].
+    /// The device of the rest is gone: somebody has deleted it. Another one is made by [`Shared::take_unassigned_rest`].
     pub(super) fn lose_rest(&self) {
         if let Ok(mut attached) = self.attached.try_lock()
             && attached.program.forget_rest().is_ok()

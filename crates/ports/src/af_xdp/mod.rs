@@ -748,7 +748,7 @@ impl HostSteering for AfXdpPort {
         Port::xdp(self)
     }
 
-    fn takes_behind_taps(&self, frame: &[u8], length: usize) -> bool {
+    fn takes_tapped(&self, frame: &[u8], length: usize) -> bool {
         let attached = lock(&self.shared.attached);
         let is_hosts = if length > attached.filter.longest_frame() {
             attached.filter.is_merged_hosts(frame)

@@ -178,7 +178,7 @@ impl Program {
     }
 
     /// Whether this program is in tc, and nobody has said whose the rest is there.
-    pub(super) fn is_rest_untold(&self) -> bool {
+    pub(super) fn is_rest_unassigned(&self) -> bool {
         self.rest_owner.is_none() && self.is_in_tc()
     }
 

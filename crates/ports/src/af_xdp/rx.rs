@@ -59,7 +59,7 @@ pub(super) struct AfXdpRx {
     rest_is_waited_for: bool,
     rest_is_busy: bool,
     /// Looks at which nobody had said yet whose the rest is.
-    looks_untold: u32,
+    looks_unassigned: u32,
     /// What the device has lost, and when it was asked last.
     rest_lost: Cell<(u64, Option<Instant>)>,
     next_look: Instant,
@@ -109,7 +109,7 @@ impl AfXdpRx {
             reader: Reader::default(),
             rest_is_waited_for: false,
             rest_is_busy: false,
-            looks_untold: 0,
+            looks_unassigned: 0,
             rest_lost: Cell::new((0, None)),
             next_look: Instant::now(),
             rounds: 0,
@@ -274,9 +274,9 @@ impl AfXdpRx {
         self.look_at_link();
         // The router's control thread says it; of a port alone nobody does.
         if self.worker == 0 {
-            self.looks_untold = self.looks_untold.saturating_add(1);
-            if self.looks_untold > LOOKS_BEFORE_REST
-                && let Err(error) = self.shared.take_untold_rest()
+            self.looks_unassigned = self.looks_unassigned.saturating_add(1);
+            if self.looks_unassigned > LOOKS_BEFORE_REST
+                && let Err(error) = self.shared.take_unassigned_rest()
             {
                 self.shared.claim.tell(error.to_string());
             }

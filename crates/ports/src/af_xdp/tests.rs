@@ -824,6 +824,15 @@ fn nothing_but_what_came_in_comes_by_the_device_of_tc() {
             contents(&received).contains(&transit(4))
         });
         pool.free(&mut received);
+        // Somebody deletes the device: there is another one.
+        ip(&format!("link delete {}", device.name));
+        soon("packets come by another device", || {
+            pool.free(&mut received);
+            send(&mut *tx, &mut pool, &[transit(5)]);
+            rx.receive(&mut pool, &mut received, 32);
+            contents(&received).contains(&transit(5))
+        });
+        pool.free(&mut received);
         drop((rx, port));
         assert!(crate::link::Links::ask().unwrap().named(&device.name).is_none());
     });

@@ -139,7 +139,7 @@ impl<'a> OfLinux<'a> {
                 let mut takes = false;
                 let _ = steering.as_ref().map(|steering| {
                     steering.on_host(|host| {
-                        takes = host.takes_behind_taps(&frame.data, frame.length as usize);
+                        takes = host.takes_tapped(&frame.data, frame.length as usize);
                         Ok(())
                     })
                 });
