@@ -4,6 +4,9 @@
 --
 -- The handlers main.forwarded and main.punted count packets; `brickway show handlers main.forwarded` reads one.
 
+-- Frames of senders' offloads, in which many packets are merged, come whole: nothing below needs the end of a packet.
+brickway.take_merged()
+
 local forwarded, punted = 0, 0
 
 handlers.read("forwarded", function() return forwarded end, "sum")
@@ -20,9 +23,9 @@ for batch in brickway.batches() do
   -- What is too long or has lived too long is Linux's, which sends the ICMP errors.
   local fits = batch:check_mtu(routed)
   local alive = batch:decrement_ttl(fits)
-  forwarded = forwarded + #batch:apply_routes(alive)
+  forwarded = forwarded + batch:apply_routes(alive):pieces()
   -- ARP and all that was left above.
   local rest = batch:undecided()
-  punted = punted + #rest
+  punted = punted + rest:pieces()
   batch:punt(rest)
 end

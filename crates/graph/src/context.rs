@@ -282,7 +282,7 @@ impl Context {
     #[inline]
     pub fn divert(&mut self, output: usize, packet: Packet, reason: &'static str) {
         if output < self.outputs() {
-            self.count_diverted(reason, 1);
+            self.count_diverted(reason, packet.pieces());
             self.emit(output, packet);
         } else {
             self.drop(packet, reason);

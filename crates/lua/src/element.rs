@@ -61,6 +61,12 @@
 //!
 //! =back
 //!
+//! B<Merged packets.> Hosts of the same machine send frames in which many packets of TCP or UDP are
+//! merged. The script gets them divided, and whole after C<brickway.take_merged()>. C<p.pieces>, and
+//! C<mask:pieces()> or C<batch:pieces()> of several, are the packets that they are on a link. Their ends cannot be moved
+//! (C<truncate>, C<append>). Changes of headers hold for all pieces. The checksum of TCP or UDP in a
+//! merged packet means nothing.
+//!
 //! B<Masks> are some packets of a batch. A batch has at most 64 masks. C<batch:all()>,
 //! C<batch:none()> and C<batch:undecided()> (those without a choice) make a mask.
 //!
@@ -183,7 +189,9 @@
 use std::any::Any;
 use std::time::Duration;
 
+use elements::devices::MergedPorts;
 use elements::lookup::ForwardingSteps;
+use elements::marking::divide::Divide;
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, METRICS, Put, Setup};
 use packet::{Batch, Packet};
@@ -206,7 +214,7 @@ pub(crate) static CLASS: Class = Class {
     name: "Lua",
     ports: "-/-",
     processing: Class::PUSH,
-    capabilities: &[METRICS],
+    capabilities: &[METRICS, graph::TAKES_MERGED],
     handlers: HANDLERS,
     manual: graph::manual!("element.rs"),
     make,
@@ -335,8 +343,13 @@ pub(crate) fn make_with(
         steps.mtus = ports.mtus.into_iter().map(|mtu| [mtu; 2]).collect();
         script.stage().steps = Some(steps);
     }
+    let merged = setup.shared().get::<MergedPorts>(MergedPorts::KEY);
+    let may_be_merged = merged.is_some_and(|ports| !ports.0.is_empty());
+    script.stage().may_be_merged = may_be_merged;
     Ok(Box::new(LuaElement {
         script,
+        may_be_merged,
+        divide: Divide::default(),
         queues: Queues::default(),
         origin,
         error_output: errors,
@@ -371,6 +384,10 @@ struct Second {
 
 struct LuaElement {
     script: Script,
+    /// Whether packets may be merged.
+    may_be_merged: bool,
+    /// For a script that does not take those. Empty between calls.
+    divide: Divide,
     queues: Queues,
     origin: Origin,
     error_output: Option<usize>,
@@ -480,6 +497,7 @@ impl LuaElement {
         }
         let steps = self.script.stage().steps.take();
         script.stage().steps = steps;
+        script.stage().may_be_merged = self.may_be_merged;
         self.script = script;
         // The new script has queues of its own.
         let left = std::mem::take(&mut self.queues).drain();
@@ -566,15 +584,10 @@ impl LuaElement {
             }
         }
     }
-}
 
-impl Element for LuaElement {
-    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        self.begin(cx);
-        Ok(())
-    }
-
-    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+    /// Has the script work on a batch, which is empty afterwards unless it leaves by output 0.
+    #[inline]
+    fn push_as_it_is(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
         if self.stopped.is_some() {
             return self.pass_over(cx, batch, "script stopped");
         }
@@ -608,6 +621,28 @@ impl Element for LuaElement {
         }
         if let Err(failure) = result {
             self.fail(cx, failure);
+        }
+    }
+}
+
+impl Element for LuaElement {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        self.begin(cx);
+        Ok(())
+    }
+
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        let divides = self.may_be_merged && !self.script.shared().takes_merged();
+        if !divides || !batch.iter().any(Packet::is_merged) {
+            return self.push_as_it_is(cx, input, batch);
+        }
+        self.divide.take(cx, batch);
+        while !self.divide.is_empty() {
+            self.divide.give(batch, usize::MAX);
+            self.push_as_it_is(cx, input, batch);
+            if !batch.is_empty() {
+                cx.emit_batch(0, batch);
+            }
         }
     }
 

@@ -10,16 +10,18 @@ local cast, band, bor, bxor = ffi.cast, bit.band, bit.bor, bit.bxor
 local lshift, rshift, bswap, tobit = bit.lshift, bit.rshift, bit.bswap, bit.tobit
 local error, tonumber, type, getinfo, rawget = error, tonumber, type, debug.getinfo, rawget
 local concat = table.concat
-local floor, min, format, string_gmatch = math.floor, math.min, string.format, string.gmatch
+local floor, min, math_ceil, format, string_gmatch = math.floor, math.min, math.ceil, string.format, string.gmatch
 
 -- `packet::Metadata`, and `Shared` of `shared.rs`.
 ffi.cdef [[
 struct bw_metadata {
   uint16_t data_offset, length, link_offset, network_offset, transport_offset, chunk_bytes, input_port;
-  uint8_t packet_type, spare;
+  uint8_t packet_type, is_merged;
   void *owner;
   uint8_t annotations[48];
   uint64_t timestamp_ns;
+  void *next;
+  uint16_t piece_bytes, network, transport, payload;
 };
 struct bw_shared {
   uint32_t count, generation, input, outputs, is_sorted, masks_used;
@@ -29,6 +31,7 @@ struct bw_shared {
   uint32_t masks[64][8];
   uint32_t is_serving;
   uint32_t lengths[64];
+  uint32_t takes_merged;
 };
 struct bw_batch { const uint32_t generation; };
 struct bw_mask { const uint32_t generation, slot; };
@@ -181,9 +184,15 @@ function packet.prepend(p, count)
   m.length = m.length + count
 end
 
+-- The end of a merged packet is not that of any packet on a link.
+local function only_single(m)
+  if m.is_merged ~= 0 then fail("the end of a packet in which several are merged cannot be moved") end
+end
+
 -- Puts bytes behind the end, which hold whatever was there.
 function packet.append(p, count)
   local m = metadata(p)
+  only_single(m)
   local room = m.chunk_bytes - m.data_offset - m.length
   if type(count) ~= "number" or not (count >= 0 and count <= room) then
     fail(format("no room for %s bytes behind the packet; there are %d", tostring(count), room))
@@ -193,6 +202,7 @@ end
 
 function packet.truncate(p, length)
   local m = metadata(p)
+  only_single(m)
   if type(length) ~= "number" or not (length >= 0) then fail(format("%s is no length", tostring(length))) end
   if length < m.length then m.length = floor(length) end
 end
@@ -591,6 +601,12 @@ end
 
 local getters = {
   length = function(p) return metadata(p).length end,
+  pieces = function(p)
+    local m = metadata(p)
+    if m.is_merged == 0 then return 1 end
+    local bytes = m.data_offset + m.length - m.payload
+    return bytes > m.piece_bytes and math_ceil(bytes / m.piece_bytes) or 1
+  end,
   input_port = function(p) return metadata(p).input_port end,
   packet_type = function(p) return metadata(p).packet_type end,
   timestamp = function(p) return tonumber(metadata(p).timestamp_ns) / 1e9 end,
@@ -765,7 +781,7 @@ local STEP = {
   check_ip = 0, lookup = 1, check_mtu = 2, decrement_ttl = 3, apply_routes = 4, punt = 5,
   undecided = 6, all = 7, none = 8, union = 9, minus = 10, intersection = 11, send = 12, check_ip6 = 14, match = 15,
 }
-local ALL, REFUSED, COUNT = MOST_MASKS, 0xffffffff, 13
+local ALL, REFUSED, COUNT, PIECES = MOST_MASKS, 0xffffffff, 13, 16
 
 local function new_mask_by(step, a, b)
   local to = new_mask()
@@ -776,6 +792,12 @@ end
 function mask.count(m)
   check_mask(m)
   return host_step(ctx, COUNT, m.slot, 0, 0)
+end
+
+-- Packets, of those that are merged each by itself.
+function mask.pieces(m)
+  check_mask(m)
+  return host_step(ctx, PIECES, m.slot, 0, 0)
 end
 
 function mask.is_empty(m) return mask.count(m) == 0 end
@@ -832,6 +854,8 @@ for set = 0, SETS - 1 do
   end
 end
 
+-- Packets, of those that are merged each by itself.
+function batch.pieces() return host_step(ctx, PIECES, ALL, 0, 0) end
 
 -- All packets; a mask without packets; those of which nothing has been said yet.
 function batch.all() return new_mask_by(STEP.all, 0, 0) end
@@ -914,6 +938,9 @@ function brickway.set_timer(seconds, key)
 end
 
 brickway.queue = make_queue
+
+-- Has packets in which several are merged come whole from now on.
+function brickway.take_merged() ctx.takes_merged = 1 end
 
 -- Compiles an expression of IPClassifier, for `batch:match`.
 function brickway.filter(expression)
@@ -1178,6 +1205,7 @@ local function begin(chunk)
   script, loop, is_waiting = chunk, create(chunk), false
   -- Queues and filters are made anew.
   queue_count, queue_numbers, filter_numbers = 0, setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
+  ctx.takes_merged = 0
   host.restart()
   local ok, why = resume(loop)
   if not ok then error(why, 0) end

@@ -61,7 +61,7 @@ pub(crate) static CLASS: Class = Class {
     name: "LuaRouter",
     ports: "-/-",
     processing: Class::PUSH,
-    capabilities: &[elements::lookup::FORWARDS, graph::METRICS],
+    capabilities: &[elements::lookup::FORWARDS, graph::METRICS, graph::TAKES_MERGED],
     handlers: HANDLERS,
     manual: graph::manual!("router.rs"),
     make,

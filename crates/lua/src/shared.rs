@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     is_serving: AtomicU32,
     /// Packets in each queue that the script has made.
     lengths: [AtomicU32; MOST_QUEUES],
+    /// Whether the script takes merged packets whole.
+    takes_merged: AtomicU32,
     /// Packets of the last batch, for ourselves.
     last_count: AtomicU32,
 }
@@ -50,6 +52,7 @@ const _: () = {
     assert!(offset_of!(Shared, now_ns) == 24 && offset_of!(Shared, packets) == 32);
     assert!(offset_of!(Shared, output) == 40 && offset_of!(Shared, masks) == 40 + 2 * MAX_BATCH);
     assert!(offset_of!(Shared, is_serving) == 40 + 2 * MAX_BATCH + 4 * 8 * MASKS);
+    assert!(offset_of!(Shared, takes_merged) == offset_of!(Shared, is_serving) + 4 + 4 * MOST_QUEUES);
 };
 
 impl Shared {
@@ -65,6 +68,7 @@ impl Shared {
             packets: AtomicPtr::new(std::ptr::null_mut()),
             output: [const { AtomicU16::new(UNDECIDED) }; MAX_BATCH],
             is_serving: AtomicU32::new(0),
+            takes_merged: AtomicU32::new(0),
             last_count: AtomicU32::new(0),
             lengths: [const { AtomicU32::new(0) }; MOST_QUEUES],
             masks: [const { [const { AtomicU64::new(0) }; MAX_BATCH / 64] }; MASKS],
@@ -101,6 +105,11 @@ impl Shared {
     /// Whether the script chose outputs.
     pub(crate) fn is_sorted(&self) -> bool {
         self.is_sorted.load(Relaxed) != 0
+    }
+
+    /// Whether the script takes merged packets whole.
+    pub(crate) fn takes_merged(&self) -> bool {
+        self.takes_merged.load(Relaxed) != 0
     }
 
     /// A mask that the script names; none if there is none of that number.

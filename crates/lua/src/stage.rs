@@ -34,6 +34,8 @@ pub(crate) struct Stage {
     pub(crate) steps: Option<ForwardingSteps>,
     pub(crate) reasons: Reasons,
     pub(crate) filters: Filters,
+    /// Whether packets may be merged.
+    pub(crate) may_be_merged: bool,
 }
 
 /// Expressions of packets that the script has compiled. Functions of the state add them, which another thread may run.
@@ -80,7 +82,7 @@ impl Stage {
         second: usize,
         to: usize,
     ) -> Option<u32> {
-        let Self { batch, steps, reasons, filters } = self;
+        let Self { batch, steps, reasons, filters, may_be_merged } = self;
         let packets = batch.packets_mut();
         let mask = if from == ALL { Mask::first(packets.len()) } else { shared.mask(from) };
         let next = match (step, steps) {
@@ -104,6 +106,15 @@ impl Stage {
                 mask.retain(packets, |_, packet| matches(filter, packet))
             }
             (13, _) => return Some(mask.count()),
+            (16, _) if *may_be_merged => {
+                let mut pieces = 0;
+                mask.retain(packets, |_, packet| {
+                    pieces += packet.pieces();
+                    true
+                });
+                return Some(pieces as u32);
+            }
+            (16, _) => return Some(mask.count()),
             (_, None) => return None,
             (0, Some(steps)) => {
                 steps.check4(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))

@@ -62,6 +62,37 @@ fn transport_sum(packet: &[u8]) -> u16 {
 }
 
 #[test]
+fn merged_packets_come_whole_to_scripts_that_take_them_and_keep_their_end() {
+    let script = "brickway.take_merged()
+        function process(batch)
+          local p = batch[1]
+          handlers.read('seen', function() return p.pieces end)
+          assert(p.pieces == 3 and batch:all():pieces() == 3 and batch:pieces() == 3 and #batch == 1)
+          for _, change in ipairs { function() p:truncate(9) end, function() p:append(1) end } do
+            local ok, why = pcall(change)
+            assert(not ok and why:find('several are merged'), why)
+          end
+          p:strip(14) p:prepend(14)
+          assert(p.pieces == 3)
+        end";
+    let shared = graph::setup::Shared::default();
+    let merged = elements::devices::MergedPorts(std::iter::once("eth1".to_owned()).collect());
+    shared.get_or_make(elements::devices::MergedPorts::KEY, || Ok::<_, String>(merged)).unwrap();
+    let config = format!("in :: TestInput -> e :: Lua(\"{script}\") -> out :: TestOutput");
+    let mut bench = Bench::try_new(&registry(), &config, 32, &shared).unwrap();
+    bench.pool().add_large(2).unwrap();
+    let bytes = frame(&ipv4([10, 0, 0, 1], [192, 0, 2, 9], 17, &[7; 258]));
+    let mut packet = bench.pool().allocate_large().unwrap();
+    packet.reset_with_headroom(packet::pool::LARGE_HEADROOM, bytes.len()).unwrap().copy_from_slice(&bytes);
+    let first = packet.data_offset() as u16;
+    let merged =
+        packet::Merged { piece_bytes: 100, network: first + 14, transport: first + 34, payload: first + 42 };
+    packet.set_merged(merged);
+    bench.push_packets("in", vec![packet]);
+    assert_eq!((bench.read("e.last_error"), bench.taken("out")), (String::new(), vec![bytes]));
+}
+
+#[test]
 fn packets_leave_by_the_outputs_that_the_script_names() {
     let script = "function process(batch)
         assert(#batch == 4 and batch.count == 4 and batch.input == 0)

@@ -92,6 +92,8 @@ mod kernel_relay;
 mod link;
 mod mapped;
 mod memory_loop;
+mod merged;
+mod merged_reader;
 mod mtu;
 mod recorder;
 mod spec;
@@ -131,7 +133,6 @@ use std::os::fd::BorrowedFd;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
-pub use af_packet::gives_merged;
 pub use af_packet::linux_frames::{LinuxFrame, LinuxFrames};
 pub use af_xdp::{lacks_vlan_tags, restore_cards, takes_tags_out};
 pub use bpf::tcx_programs;
@@ -153,6 +154,7 @@ pub use kernel_forwarding::{
 pub use kernel_relay::{KernelRelay, RelayLink, RelayTables};
 pub use link::{Link, Links, Merging};
 pub use memory_loop::MemoryLoop;
+pub use merged::gives_merged;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};

@@ -119,6 +119,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_TXQLEN: u16 = 13;
+const IFLA_GSO_MAX_SIZE: u16 = 41;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 /// IN6_ADDR_GEN_MODE_NONE.
@@ -165,9 +166,9 @@ pub(crate) fn set_merging(index: u32, merging: Merging) -> io::Result<()> {
     exchange(None, RTM_SETLINK, NLM_F_ACK, &question, |_, _| {})
 }
 
-/// Brings up an interface that only passes on what others send by it: with a queue of so many packets, and no IPv6 address that Linux
-/// would make for it.
-pub(crate) fn begin_passing(index: u32, packets: u32) -> io::Result<()> {
+/// Brings up an interface that only passes on what others send by it: with a queue of so many packets, merged frames of so many bytes
+/// at most, and no IPv6 address that Linux would make for it.
+pub(crate) fn begin_passing(index: u32, packets: u32, longest_merged: usize) -> io::Result<()> {
     let set = |is_up: bool, attribute: &[u8]| {
         let mut question = vec![0; LINK_HEADER];
         question[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -182,6 +183,8 @@ pub(crate) fn begin_passing(index: u32, packets: u32) -> io::Result<()> {
         attribute(libc::AF_INET6 as u16, &attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDRESSES_OF_NONE]));
     // There may be no IPv6.
     let _ = set(false, &attribute(IFLA_AF_SPEC, &of_ipv6));
+    // Linux divides what is longer. Where it cannot be limited so, such frames are lost, and counted.
+    let _ = set(false, &attribute(IFLA_GSO_MAX_SIZE, &(longest_merged as u32).to_ne_bytes()));
     set(true, &attribute(IFLA_TXQLEN, &packets.to_ne_bytes()))
 }
 

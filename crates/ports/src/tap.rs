@@ -57,6 +57,8 @@ pub(crate) static TUN: DriverDoc = DriverDoc {
 pub(crate) enum Kind {
     /// TAP: Ethernet frames.
     Frames,
+    /// TAP: Ethernet frames, in some of which several are merged, each with a virtio header before it.
+    MergedFrames,
     /// TUN: IP packets.
     IpPackets,
 }
@@ -65,13 +67,14 @@ impl Kind {
     fn flag(self) -> libc::c_int {
         match self {
             Self::Frames => libc::IFF_TAP,
+            Self::MergedFrames => libc::IFF_TAP | libc::IFF_VNET_HDR,
             Self::IpPackets => libc::IFF_TUN,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Frames => "TAP",
+            Self::Frames | Self::MergedFrames => "TAP",
             Self::IpPackets => "TUN",
         }
     }
@@ -104,7 +107,7 @@ impl TapPort {
         let mtu = spec.take_number("mtu", (68, 65_521))?;
         let keep = spec.take_switch("keep", false)?;
         let (mac, shows_only) = match kind {
-            Kind::Frames => (spec.take("mac"), spec.take_switch("listeners", false)?),
+            Kind::Frames | Kind::MergedFrames => (spec.take("mac"), spec.take_switch("listeners", false)?),
             Kind::IpPackets => (None, false),
         };
         let mac =
@@ -139,7 +142,7 @@ impl TapPort {
             interface.set_up()?;
         }
         let mac = match kind {
-            Kind::Frames => {
+            Kind::Frames | Kind::MergedFrames => {
                 let MacAddr(mut octets) = interface.mac()?;
                 octets[5] ^= 1;
                 MacAddr(octets)
@@ -150,7 +153,7 @@ impl TapPort {
         let info = PortInfo {
             name: name.clone(),
             driver: match kind {
-                Kind::Frames => "tap",
+                Kind::Frames | Kind::MergedFrames => "tap",
                 Kind::IpPackets => "tun",
             },
             mac,
@@ -218,7 +221,7 @@ pub(crate) fn open_file(name: &str, queues: Queues, kind: Kind) -> Result<(Owned
             Some(libc::EPERM) => PortError::NotPermitted {
                 port: name.to_owned(),
                 what: match kind {
-                    Kind::Frames => "make or use a TAP device",
+                    Kind::Frames | Kind::MergedFrames => "make or use a TAP device",
                     Kind::IpPackets => "make or use a TUN device",
                 },
                 capability: "CAP_NET_ADMIN",
@@ -237,6 +240,23 @@ pub(crate) fn open_file(name: &str, queues: Queues, kind: Kind) -> Result<(Owned
             _ => PortError::system(name, "making the device", error),
         }),
     }
+}
+
+/// What is merged in the frames that a file takes (linux/if_tun.h): unfinished checksums, TCP over IPv4 and IPv6, with ECN, and UDP
+/// over both (Linux 6.2).
+const MERGED_TCP: libc::c_uint = 0x01 | 0x02 | 0x04 | 0x08;
+const MERGED_UDP: libc::c_uint = 0x20 | 0x40;
+
+/// Has Linux give the device merged frames, of [`Kind::MergedFrames`].
+pub(crate) fn take_merged(name: &str, file: &OwnedFd) -> Result<(), PortError> {
+    let take = |kinds: libc::c_uint| {
+        #[allow(unsafe_code, reason = "the C interface of tun devices")]
+        // SAFETY: TUNSETOFFLOAD takes a number, not a pointer.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(kinds)) };
+        if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    let taken = take(MERGED_TCP | MERGED_UDP).or_else(|_| take(MERGED_TCP));
+    taken.map_err(|error| PortError::system(name, "having the TAP device take merged frames", error))
 }
 
 fn persist(name: &str, file: &OwnedFd) -> Result<(), PortError> {
@@ -344,7 +364,7 @@ impl RxQueue for TapRx {
         let Self { device, file, reader, stats } = self;
         let kind = device.kind;
         reader.receive(&device.files[*file], pool, batch, max, stats, |packet| match kind {
-            Kind::Frames => {
+            Kind::Frames | Kind::MergedFrames => {
                 packet.set_link_header(0);
                 let packet_type = crate::packet_type_on_a_cable(packet.data());
                 packet.set_packet_type(packet_type);

@@ -1,6 +1,6 @@
 //! What the tests of several files share: pools, batches, and a network namespace with a veth pair.
 
-use packet::{Batch, Pool, PoolOptions};
+use packet::{Batch, Packet, Pool, PoolOptions};
 
 use crate::TxQueue;
 
@@ -131,6 +131,81 @@ pub(crate) fn receive_numbered(rx: &mut dyn crate::RxQueue, pool: &mut Pool, cou
 pub(crate) fn begin(rx: &mut dyn crate::RxQueue, pool: &mut Pool) {
     rx.prepare(pool).unwrap();
     rx.receive(pool, &mut Batch::new(), 0);
+}
+
+/// A merged packet: how it is built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    pub(crate) is_ipv4: bool,
+    pub(crate) is_tcp: bool,
+    /// Bytes of TCP's options, or of an extension header of IPv6.
+    pub(crate) option_bytes: usize,
+    pub(crate) extension_bytes: usize,
+    pub(crate) flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) identification: u16,
+    pub(crate) piece_bytes: u16,
+    pub(crate) payload_bytes: usize,
+}
+
+impl Whole {
+    /// The frame, and where IP, transport and payload begin.
+    pub(crate) fn frame(self) -> (Vec<u8>, [usize; 3]) {
+        let header = if self.is_ipv4 { 20 } else { 40 + self.extension_bytes };
+        let transport = if self.is_tcp { 20 + self.option_bytes } else { 8 };
+        let places = [14, 14 + header, 14 + header + transport];
+        let mut frame = vec![0; places[2] + self.payload_bytes];
+        frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
+        let (protocol, length) = (if self.is_tcp { 6 } else { 17 }, (frame.len() - 14) as u16);
+        if self.is_ipv4 {
+            frame[12..14].copy_from_slice(&[8, 0]);
+            let ip = &mut frame[14..34];
+            ip[..2].copy_from_slice(&[0x45, 2]);
+            ip[2..4].copy_from_slice(&length.to_be_bytes());
+            ip[4..6].copy_from_slice(&self.identification.to_be_bytes());
+            ip[8..10].copy_from_slice(&[63, protocol]);
+            ip[12..20].copy_from_slice(&[192, 0, 2, 9, 198, 51, 100, 7]);
+            let check = packet::checksum::finish(packet::checksum::sum(ip));
+            ip[10..12].copy_from_slice(&check.to_be_bytes());
+        } else {
+            frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+            let ip = &mut frame[14..places[1]];
+            ip[..4].copy_from_slice(&[0x60, 0x20, 0, 7]);
+            ip[4..6].copy_from_slice(&(length - 40).to_be_bytes());
+            let next = if self.extension_bytes > 0 { 60 } else { protocol };
+            ip[6..8].copy_from_slice(&[next, 63]);
+            ip[8..40].fill(0x20);
+            if self.extension_bytes > 0 {
+                // Destination options: padding.
+                let padding = (self.extension_bytes - 4) as u8;
+                ip[40..44].copy_from_slice(&[protocol, (self.extension_bytes / 8 - 1) as u8, 1, padding]);
+            }
+        }
+        let udp_bytes = (frame.len() - places[1]) as u16;
+        let header = &mut frame[places[1]..places[2]];
+        header[..4].copy_from_slice(&[0x12, 0x34, 0, 80]);
+        if self.is_tcp {
+            header[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+            header[12..16].copy_from_slice(&[(transport as u8 / 4) << 4, self.flags, 1, 1]);
+            header[20..].fill(1);
+        } else {
+            header[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+        }
+        frame[places[2]..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 + at / 256) as u8);
+        (frame, places)
+    }
+
+    pub(crate) fn packet(self, pool: &mut Pool) -> Packet {
+        let (frame, places) = self.frame();
+        let mut packet = pool.allocate_large().unwrap();
+        packet
+            .reset_with_headroom(packet::pool::LARGE_HEADROOM, frame.len())
+            .unwrap()
+            .copy_from_slice(&frame);
+        let [network, transport, payload] = places.map(|place| (place + packet.data_offset()) as u16);
+        packet.set_merged(packet::Merged { piece_bytes: self.piece_bytes, network, transport, payload });
+        packet
+    }
 }
 
 /// Another process that has ports open.

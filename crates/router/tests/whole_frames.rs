@@ -170,3 +170,57 @@ fn long_frames_whose_pieces_are_too_long_get_one_answer_or_are_fragmented() {
     assert!(fragments.iter().sum::<u64>() > 100, "{fragments:?} {}", show(&network, &socket, "elements"));
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
+
+#[test]
+fn scripts_get_long_frames_whole_if_they_take_them() {
+    if !netns::is_root() {
+        return;
+    }
+    const SCRIPT: &str = "
+        local forwarded, frames = 0, 0
+        handlers.read('forwarded', function() return forwarded end, 'sum')
+        handlers.read('frames', function() return frames end, 'sum')
+        for batch in brickway.batches() do
+          local ip = batch:check_ip():union(batch:check_ip6())
+          local alive = batch:decrement_ttl(batch:check_mtu(batch:lookup(ip)))
+          local sent = batch:apply_routes(alive)
+          forwarded, frames = forwarded + sent:pieces(), frames + #sent
+          batch:punt()
+        end";
+    for takes_merged in [true, false] {
+        let network = network();
+        network.forward("r");
+        for number in [1, 2] {
+            network.ip("r", &format!("addr add 10.0.{number}.1/24 dev eth{number}"));
+        }
+        let first = if takes_merged { "brickway.take_merged()" } else { "" };
+        let (file, socket) =
+            (network.folder.write("s.lua", format!("{first}{SCRIPT}")), network.folder.file("socket"));
+        let router = network.start("r", &format!("{PROGRAM} lua {file} eth1 eth2 --socket {socket}"));
+        assert!(eventually(|| network.answers("a", "10.0.2.2") == 10), "{}", router.printed());
+        let lost_before = show(&network, &socket, "drops");
+        for options in ["", "-R", "-P 4"] {
+            transfer(&network, 20, options);
+        }
+        let (_, segments) = frames_and_segments(&network, "a");
+        let (_, of_the_other) = frames_and_segments(&network, "b");
+        let forwarded = count(&network, &socket, "main.forwarded");
+        let all = segments + of_the_other;
+        assert!(
+            forwarded.abs_diff(all) < all / 50,
+            "{takes_merged}: {forwarded} of {all}\n{}",
+            show(&network, &socket, "ports")
+                + &show(&network, &socket, "drops")
+                + &network.run("r", "ip -s link").1
+        );
+        let frames = count(&network, &socket, "main.frames");
+        assert_eq!(frames * 2 < forwarded, takes_merged, "{frames} frames, {forwarded} packets");
+        assert_eq!(show(&network, &socket, "drops"), lost_before);
+        assert!(
+            show(&network, &socket, "ports").contains("af_xdp tc"),
+            "{}",
+            show(&network, &socket, "ports")
+        );
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    }
+}

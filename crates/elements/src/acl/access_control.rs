@@ -108,6 +108,8 @@ use graph::lang::{split_arguments, split_words, unquote};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::{Batch, MAX_BATCH, Packet};
 
+use crate::devices::MergedPorts;
+
 use super::compiled::Answer;
 use super::facts::{self, Flaw};
 use super::list::{AccessList, List, Rooms};
@@ -118,7 +120,7 @@ pub(crate) static CLASS: Class = Class {
     name: "ACL",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    capabilities: &[super::ACCESS_LIST],
+    capabilities: &[super::ACCESS_LIST, graph::TAKES_MERGED],
     handlers: HANDLERS,
     manual: graph::manual!("access_control.rs"),
     make,
@@ -202,7 +204,9 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         Ok::<_, ConfigError>(AccessList::new(rules, default, inputs, copy.count()))
     })?;
     list.join(copy.index);
+    let merged = setup.shared().get::<MergedPorts>(MergedPorts::KEY);
     Ok(Box::new(AccessControl {
+        may_be_merged: merged.is_some_and(|ports| !ports.0.is_empty()),
         reader: list.reader(),
         list,
         copy: copy.index,
@@ -256,6 +260,8 @@ struct AccessControl {
     reader: Reader<Arc<List>>,
     /// Which copy of the graph this is in.
     copy: usize,
+    /// Whether packets may be merged.
+    may_be_merged: bool,
     rooms: Box<Rooms>,
     answers: Box<[Answer; MAX_BATCH]>,
 }
@@ -277,6 +283,9 @@ impl Element for AccessControl {
         let answers = &mut self.answers[..batch.len()];
         let list = self.reader.enter();
         let permitted = list.judge(self.copy, batch.packets(), &mut self.rooms, answers);
+        if self.may_be_merged {
+            count_pieces(&list, self.copy, batch.packets(), answers);
+        }
         let default = list.default_rule();
         drop(list);
         if permitted == answers.len() {
@@ -289,6 +298,17 @@ impl Element for AccessControl {
             Some(answer) if *answer != Answer::FLAWED => Verdict::Divert(DENIED, "denied by rule"),
             _ => Verdict::Divert(DENIED, flaw(packet).reason()),
         });
+    }
+}
+
+/// Counts merged packets, which are counted as one each, as what they are on a link.
+#[cold]
+fn count_pieces(list: &List, copy: usize, packets: &[Packet], answers: &[Answer]) {
+    for (packet, answer) in packets.iter().zip(answers).filter(|(_, answer)| **answer != Answer::FLAWED) {
+        if let Some(merged) = packet.merged() {
+            let more = packet.pieces() - 1;
+            list.count(copy, answer.rule(), more, more * u64::from(merged.payload - merged.network));
+        }
     }
 }
 

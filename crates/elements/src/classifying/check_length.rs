@@ -30,7 +30,7 @@ use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckLength",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::KEEPS_ALL, graph::TAKES_MERGED],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &[
@@ -73,10 +73,11 @@ impl Element for CheckLength {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let Self { length, drops } = self;
         cx.filter(batch, |packet| {
-            if packet.len() <= *length {
+            // Merged packets are as long as their pieces.
+            if packet.len() <= *length || packet.piece_len() <= *length {
                 return Verdict::Keep;
             }
-            *drops += 1;
+            *drops += packet.pieces();
             Verdict::Divert(1, "too long")
         });
     }

@@ -15,14 +15,14 @@
 //! =a FromDevice, ToDevice
 
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, QueueCounts, Setup};
-use packet::Batch;
 use packet::wire::ethernet::TAG_LEN;
+use packet::{Batch, Packet};
 
 use super::METER;
 
 pub(super) static CLASS: Class = Class {
     name: "PortMeter",
-    capabilities: &[METER, graph::KEEPS_ALL],
+    capabilities: &[METER, graph::KEEPS_ALL, graph::TAKES_MERGED],
     handlers: &[
         Handler::read(
             "count",
@@ -60,10 +60,12 @@ struct PortMeter {
 
 impl Element for PortMeter {
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
-        let bytes: usize = batch.packets().iter().map(packet::Packet::len).sum();
-        let tags = if self.counts.sends { batch.len() * TAG_LEN } else { 0 };
-        self.counts.packets += batch.len() as u64;
-        self.counts.bytes += bytes.saturating_sub(tags) as u64;
+        let counted = |packet: &Packet| (packet.pieces(), packet.bytes_in_pieces());
+        let (packets, bytes) =
+            batch.packets().iter().map(counted).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let tags = if self.counts.sends { packets * TAG_LEN as u64 } else { 0 };
+        self.counts.packets += packets;
+        self.counts.bytes += bytes.saturating_sub(tags);
     }
 
     fn queues(&self) -> Vec<QueueCounts> {

@@ -21,7 +21,7 @@ use super::vlan_encap::TCI_ANNOTATION;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANDecap",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::KEEPS_ALL, graph::TAKES_MERGED],
     manual: graph::manual!("vlan_decap.rs"),
     make: |setup| {
         let annotate = setup.arguments.optional("ANNO")?.unwrap_or(true);

@@ -25,7 +25,7 @@ use super::header::TRUNCATED;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANEncap",
-    capabilities: &[graph::KEEPS_ALL],
+    capabilities: &[graph::KEEPS_ALL, graph::TAKES_MERGED],
     handlers: &[Handler::read_write(
         "vlan_tci",
         Combine::First,

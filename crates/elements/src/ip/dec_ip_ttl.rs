@@ -139,7 +139,7 @@ impl Element for DecIPTTL {
             },
             |packet| match flaw.get() {
                 Flaw::Expired => {
-                    *expired += 1;
+                    *expired += packet.pieces();
                     cx.divert(1, packet, "time to live expired");
                 }
                 Flaw::NoHeader => cx.drop(packet, "no IP header"),

@@ -310,7 +310,7 @@ impl IPFragmenter {
             let (mtu, length) = (self.mtu, packet.len());
             cx.message(&format!("IPFragmenter({mtu}) DF {source} {destination} len={length}"));
         }
-        self.drops += 1;
+        self.drops += packet.pieces();
         cx.divert(1, packet, "needs fragmentation but must not be fragmented");
     }
 

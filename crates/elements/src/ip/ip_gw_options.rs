@@ -293,7 +293,7 @@ impl IPGWOptions {
                 Verdict::Keep
             }
             Err(offset) => {
-                self.drops += 1;
+                self.drops += packet.pieces();
                 // A header has at most 60 octets.
                 packet.annotations_mut().set_parameter_problem(offset as u16);
                 Verdict::Divert(1, "bad IP option")

@@ -96,7 +96,7 @@ impl Rejects {
                 self.element, self.title, self.reasons[reason]
             ));
         }
-        self.counts[reason] += 1;
+        self.counts[reason] += packet.pieces();
         cx.divert(1, packet, self.reasons[reason]);
     }
 }

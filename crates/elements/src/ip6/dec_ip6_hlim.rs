@@ -88,7 +88,7 @@ impl Element for DecIp6Hlim {
             },
             |packet| match flaw.get() {
                 Flaw::Expired => {
-                    self.expired += 1;
+                    self.expired += packet.pieces();
                     cx.divert(1, packet, "hop limit expired");
                 }
                 Flaw::NoHeader => cx.drop(packet, "no IPv6 header"),

@@ -86,7 +86,7 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath",
     ports: PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    capabilities: &[super::JUDGES_SOURCES, graph::KEEPS_ALL],
+    capabilities: &[super::JUDGES_SOURCES, graph::KEEPS_ALL, graph::TAKES_MERGED],
     handlers: &[Handler::read_write(
         "mode",
         Combine::First,

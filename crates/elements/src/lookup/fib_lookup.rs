@@ -84,7 +84,7 @@ pub(crate) static CLASS: Class = Class {
     name: "FIBLookup",
     ports: PORTS,
     processing: Class::PUSH,
-    capabilities: &[FORWARDS, graph::KEEPS_ALL],
+    capabilities: &[FORWARDS, graph::KEEPS_ALL, graph::TAKES_MERGED],
     handlers: FibLookup::<u32>::HANDLERS,
     manual: graph::manual!("fib_lookup.rs"),
     make: make::<u32>,

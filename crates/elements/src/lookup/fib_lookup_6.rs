@@ -25,7 +25,7 @@ pub(crate) static CLASS: Class = Class {
     name: "FIBLookup6",
     ports: fib_lookup::PORTS,
     processing: Class::PUSH,
-    capabilities: &[super::FORWARDS, graph::KEEPS_ALL],
+    capabilities: &[super::FORWARDS, graph::KEEPS_ALL, graph::TAKES_MERGED],
     handlers: FibLookup::<u128>::HANDLERS,
     manual: graph::manual!("fib_lookup_6.rs"),
     make: fib_lookup::make::<u128>,

@@ -193,7 +193,10 @@ impl ForwardingSteps {
     pub fn fits(&self, packets: &mut [Packet], mask: Mask) -> Mask {
         let fits = |family: usize, ports: &[u16], number: usize, packet: &Packet| {
             let mtus = self.mtus.get(usize::from(ports[number]));
-            mtus.is_some_and(|mtus| packet.len() <= mtus[family] as usize)
+            mtus.is_some_and(|mtus| {
+                let longest = mtus[family] as usize;
+                packet.len() <= longest || packet.piece_len() <= longest
+            })
         };
         let (of4, of6) = (mask.and(self.ipv4.routed), mask.and(self.ipv6.routed));
         let of4 = of4.retain(packets, |number, packet| fits(0, &self.ipv4.ports[..], number, packet));

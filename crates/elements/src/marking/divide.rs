@@ -42,16 +42,21 @@ pub(crate) static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
+/// Divides packets. Pieces on their way out wait here: those that a pull had no room for stay.
 #[derive(Default)]
-struct Divide {
+pub struct Divide {
     divided: u64,
-    /// Pieces on their way out: those that a pull had no room for stay.
     pieces: VecDeque<Packet>,
 }
 
 impl Divide {
+    /// Whether no pieces wait.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// Moves all packets of a batch behind the pieces that wait, those that are merged in pieces.
-    fn take(&mut self, cx: &mut Context, batch: &mut Batch) {
+    pub fn take(&mut self, cx: &mut Context, batch: &mut Batch) {
         for packet in batch.drain() {
             if !packet.is_merged() {
                 self.pieces.push_back(packet);
@@ -68,7 +73,7 @@ impl Divide {
     }
 
     /// Moves pieces into a batch, up to `max`.
-    fn give(&mut self, batch: &mut Batch, max: usize) {
+    pub fn give(&mut self, batch: &mut Batch, max: usize) {
         let count = max.min(batch.room()).min(self.pieces.len());
         self.pieces.drain(..count).for_each(|piece| batch.push(piece));
     }

@@ -1,6 +1,6 @@
 //! Annotations and bytes of single packets.
 
-mod divide;
+pub mod divide;
 mod mark_mac_header;
 pub mod paint;
 mod strip;

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::af_packet::ring::{Received, Ring, RingKind};
-use crate::af_packet::rx::{ADDRESS_OFFSET, TAG_BYTES, insert_tag};
+use crate::af_packet::rx::{ADDRESS_OFFSET, insert_tag};
+use crate::merged::TAG_BYTES;
 use crate::af_packet::socket;
 
 /// The least room of a ring, in frames.

@@ -20,7 +20,6 @@
 //! frames are the kernel's, which sends them on in pieces, unless the router filters; then it merges none either.
 
 pub(crate) mod linux_frames;
-mod merged;
 mod ring;
 mod rx;
 mod screen;
@@ -77,7 +76,7 @@ pub(crate) struct Claim {
     pub(crate) warn: fn(&str),
     good_news: fn(&str),
     /// Whether merged frames are taken whole.
-    takes_merged: bool,
+    pub(crate) takes_merged: bool,
     reports_links: bool,
     _lock: InterfaceLock,
     /// The lock on the interface with this index.
@@ -344,12 +343,15 @@ impl AfPacketPort {
     }
 }
 
-/// Returns whether a port of this spec has frames in which several packets are merged, and gives them whole to who takes them
-/// ([`OpenOptions::takes_merged`]).
-pub fn gives_merged(spec: &str) -> bool {
-    let is_all = |spec: &mut Spec| !matches!(Steer::take(spec), Ok(Steer::Transit));
-    Spec::parse(spec)
-        .is_ok_and(|mut spec| spec.driver() == DRIVER.name && !spec.is_wrapped() && is_all(&mut spec))
+/// A socket that sends merged frames by an interface, if the port takes them.
+pub(crate) fn sender_of_merged(claim: &Claim) -> Result<Option<OwnedFd>, PortError> {
+    // No ring is made.
+    Builder::new(claim, 0)?.sender_of_merged()
+}
+
+/// Whether a port of this spec gives merged frames whole.
+pub(crate) fn gives_merged(spec: &mut Spec) -> bool {
+    !matches!(Steer::take(spec), Ok(Steer::Transit))
 }
 
 /// How a receive queue is made.

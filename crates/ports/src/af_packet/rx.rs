@@ -11,25 +11,18 @@ use packet::division::{divide, divide_frame};
 use packet::pool::{LARGE_BYTES, LARGE_HEADROOM};
 use packet::{Batch, Packet, PacketType, Pool};
 
-use crate::af_packet::merged::{self, VIRTIO_BYTES, Virtio};
 use crate::af_packet::ring::{Received, Ring};
 use crate::af_packet::screen::Screen;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, Plan, socket};
+use crate::merged::{self, MOST_BYTES, MOST_WHOLE, TAG_BYTES, VIRTIO_BYTES, Virtio};
 use crate::{Event, PortError, QueueStats, RxQueue};
 
 /// Where the kernel writes the link address: behind the header, aligned to 16.
 pub(super) const ADDRESS_OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 /// Bytes of both link addresses, behind which a VLAN tag stands.
 const ADDRESSES: usize = 12;
-/// Bytes of a VLAN tag.
-pub(super) const TAG_BYTES: usize = 4;
 /// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
 const TPID_CUSTOMER: u16 = 0x8100;
-
-/// Of more pieces than these a frame is divided at once: a host that sends many small ones has no others wait for frames.
-const MOST_WHOLE: u64 = 128;
-/// The longest merged frame: an IPv4 packet, and a link header with two tags.
-const MOST_BYTES: usize = 65_535 + ETHERNET_BYTES + 3 * TAG_BYTES;
 
 /// How often Linux is kept from merging where frames say that it does.
 pub(super) const KEPT_APART_EVERY: Duration = Duration::from_secs(1);

@@ -14,13 +14,11 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::af_packet::ring::Ring;
-use crate::af_packet::{merged, socket};
+use crate::af_packet::socket;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY};
+use crate::merged::{self, TAG_BYTES};
 use crate::{Event, PortError, QueueStats, TxQueue};
 use packet::wire::ethernet::{EtherType, Ethernet};
-
-/// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
-const TAG_BYTES: usize = 4;
 
 /// A transmit queue.
 pub(super) struct AfPacketTx {

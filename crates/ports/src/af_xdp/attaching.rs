@@ -9,12 +9,13 @@ use packet::wire::ethernet::MacAddr;
 
 use super::program::{RestOwner, attach_error, in_the_way, native_problem};
 use super::rest::Rest;
-use super::{Attached, LOOKS_FOR_OTHERS, Shared, TAG_BYTES, TIME_BETWEEN_LOOKS, probe, tags};
+use super::{Attached, LOOKS_FOR_OTHERS, Shared, TIME_BETWEEN_LOOKS, probe, tags};
 use crate::bpf::addresses_error;
 use crate::host::passage::{self, Passage};
 use crate::host_steering::Steer;
 use crate::interface::namespace;
 use crate::link::Link;
+use crate::merged::TAG_BYTES;
 use crate::{PortError, XdpMode};
 
 impl Shared {
@@ -192,7 +193,7 @@ impl Shared {
         let known = lock(&self.rest).clone();
         let rest = match known {
             Some(rest) => rest,
-            None => match Rest::open(self.name(), &mut attached.program, self.halves.len()) {
+            None => match Rest::open(self.name(), &mut attached.program, self.halves.len(), self.claim.takes_merged) {
                 Ok(rest) => {
                     let rest = Arc::new(rest);
                     *lock(&self.rest) = Some(Arc::clone(&rest));

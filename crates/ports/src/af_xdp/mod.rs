@@ -126,8 +126,6 @@ const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 const LONGEST_FREEING: Duration = Duration::from_secs(5);
 
 const DEFAULT_SLOTS: u64 = 1_024;
-/// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
-const TAG_BYTES: usize = 4;
 /// Most hardware queues of an interface.
 const MOST_QUEUES: usize = 1_024;
 
@@ -173,6 +171,11 @@ impl Options {
             busy_poll: busy_poll.map(|budget| budget as u16),
         })
     }
+}
+
+/// Whether a port of this spec may give merged frames whole: those come by tc, where Linux has the rest of the packets.
+pub(crate) fn gives_merged(spec: &mut Spec) -> bool {
+    Options::take(spec).is_ok_and(|options| options.may_tc && options.steer == Steer::Transit)
 }
 
 /// What the port and its queues share. The locks are taken when the port opens, when its interface comes back, and to
@@ -519,7 +522,9 @@ impl AfXdpPort {
         let name = spec.name().to_owned();
         let own = Options::take(spec)?;
         let promiscuous = spec.take_switch("promiscuous", false)?;
-        let claim = Arc::new(Claim::of(&name, options)?);
+        // Where all packets are ours none is merged.
+        let takes_merged = options.takes_merged && own.steer == Steer::Transit;
+        let claim = Arc::new(Claim::of(&name, &OpenOptions { takes_merged, ..*options })?);
         if promiscuous {
             claim.make_promiscuous()?;
         }
@@ -601,6 +606,10 @@ impl Port for AfXdpPort {
 
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
         self.shared.claim.make_promiscuous()
+    }
+
+    fn takes_merged(&self) -> bool {
+        self.shared.claim.takes_merged
     }
 
     fn host(&mut self) -> Option<&mut dyn HostSteering> {

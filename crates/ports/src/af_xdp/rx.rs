@@ -17,6 +17,7 @@ use crate::af_xdp::chunks::{Chunks, Orphans};
 use crate::af_xdp::rest::Rest;
 use crate::af_xdp::socket::{Socket, chunk_of, data_offset_of};
 use crate::af_xdp::{ReceiveHalf, Shared, in_one_piece};
+use crate::merged_reader::MergedReader;
 use crate::tap::Reader;
 use crate::unfinished::complete_if_unfinished;
 use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
@@ -54,7 +55,7 @@ pub(super) struct AfXdpRx {
     /// That device, of which generation it is, and what reads it.
     rest: Option<Arc<Rest>>,
     rest_generation: u64,
-    reader: Reader,
+    reader: RestReader,
     /// Whether `wait` knows the device, and whether something came by it the last time.
     rest_is_waited_for: bool,
     rest_is_busy: bool,
@@ -72,6 +73,23 @@ pub(super) struct AfXdpRx {
     running: Cell<bool>,
     links_lost: Cell<u64>,
     stats: QueueStats,
+}
+
+/// What reads the device of the rest.
+enum RestReader {
+    Plain(Reader),
+    /// Of one that has merged frames whole.
+    Merged(MergedReader),
+}
+
+impl RestReader {
+    fn of(shared: &Shared) -> Self {
+        if shared.claim.takes_merged {
+            Self::Merged(MergedReader::default())
+        } else {
+            Self::Plain(Reader::default())
+        }
+    }
 }
 
 /// One socket.
@@ -94,6 +112,7 @@ enum Joining {
 
 impl AfXdpRx {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        let reader = RestReader::of(&shared);
         Self {
             shared,
             worker,
@@ -106,7 +125,7 @@ impl AfXdpRx {
             wait: None,
             rest: None,
             rest_generation: 0,
-            reader: Reader::default(),
+            reader,
             rest_is_waited_for: false,
             rest_is_busy: false,
             looks_unassigned: 0,
@@ -206,9 +225,16 @@ impl AfXdpRx {
         }
         if self.rest_is_busy || self.rounds.is_multiple_of(ASK_REST_EVERY) {
             let accept = |packet: &mut Packet| classify(packet, mac);
-            let count = self.reader.receive(file, pool, batch, max, &mut self.stats, accept);
+            let (count, is_gone) = match &mut self.reader {
+                RestReader::Plain(reader) => {
+                    (reader.receive(file, pool, batch, max, &mut self.stats, accept), reader.is_gone)
+                }
+                RestReader::Merged(reader) => {
+                    (reader.receive(file, pool, batch, max, &mut self.stats, accept), reader.is_gone)
+                }
+            };
             self.rest_is_busy = count > 0;
-            if self.reader.is_gone {
+            if is_gone {
                 // Nobody waits for it any more.
                 let _ = self.wait.as_ref().map(|wait| epoll::delete(wait, file));
                 self.shared.lose_rest();

@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host_steering::Steer;
 use crate::testing::{
-    batch_of, begin, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
+    Whole, batch_of, begin, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon,
+    veth_pair,
 };
 use crate::{Event, OpenOptions, Port, RxQueue, TxQueue};
 
@@ -774,6 +775,110 @@ fn what_tc_leaves_to_us_comes_in_packets_with_checksums_and_tags() {
             contents(&received).contains(&tagged)
         });
         pool.free(&mut received);
+    });
+}
+
+#[test]
+fn merged_frames_come_by_tc_and_go_whole_where_they_are_taken() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        veth_pair("out", "far");
+        ip("link set right address 02:00:00:00:00:09");
+        let options = OpenOptions { takes_merged: true, ..OpenOptions::default() };
+        let open = |spec: &str| crate::open(spec, &options).unwrap();
+        let (mut left, mut far) = (open("left"), open("far"));
+        let [mut right, mut out] = ["right", "out"].map(|name| open(&format!("af_xdp:{name}?steer=transit&mode=tc")));
+        right.host().unwrap().set_vlans(&[(5, crate::VlanShare::All)]).unwrap();
+        assert!(right.takes_merged() && out.takes_merged());
+        let mut pool = pool(8_192);
+        pool.add_large(8).unwrap();
+        let (mut tx, mut on) = (left.take_tx(0).unwrap(), out.take_tx(0).unwrap());
+        let (mut rx, mut end) = (right.take_rx(0).unwrap(), far.take_rx(0).unwrap());
+        begin(&mut *rx, &mut pool);
+        begin(&mut *end, &mut pool);
+        on.prepare(&mut pool).unwrap();
+        right.host().unwrap().forward_here().unwrap();
+        let usual = Whole {
+            is_ipv4: true,
+            is_tcp: true,
+            option_bytes: 12,
+            extension_bytes: 0,
+            flags: 0x10,
+            sequence: 1,
+            identification: 1,
+            piece_bytes: 1_448,
+            payload_bytes: 65_160,
+        };
+        let udp = Whole { is_tcp: false, option_bytes: 0, piece_bytes: 1_200, payload_bytes: 30_100, ..usual };
+        let small = Whole { is_tcp: false, payload_bytes: 300, ..udp }.frame().0;
+        // One that fits a usual frame; both families; a tag, which lies beside the frame in between.
+        for (whole, is_tagged) in [
+            (usual, false),
+            (Whole { payload_bytes: 1_600, piece_bytes: 800, ..usual }, false),
+            (Whole { is_ipv4: false, piece_bytes: 1_428, ..usual }, false),
+            (udp, false),
+            (Whole { payload_bytes: 60_000, ..usual }, true),
+        ] {
+            let (mut frame, [_, transport, _]) = whole.frame();
+            let mut packet = whole.packet(&mut pool);
+            if is_tagged {
+                frame.splice(12..12, [0x81, 0, 0x60, 5]);
+                packet.prepend(4).unwrap();
+                packet.data_mut().copy_from_slice(&frame);
+            }
+            let mut batch = batch_of(&mut pool, std::slice::from_ref(&small));
+            batch.push(packet);
+            batch_of(&mut pool, std::slice::from_ref(&small)).drain().for_each(|packet| batch.push(packet));
+            assert_eq!(tx.send(&mut pool, &mut batch), 3);
+            let hop = |rx: &mut dyn RxQueue, pool: &mut Pool| {
+                let mut received = Batch::new();
+                soon("three frames", || {
+                    rx.receive(pool, &mut received, 32);
+                    received.len() >= 3
+                });
+                let merged: Vec<_> = received.iter().map(|packet| (packet.is_merged(), packet.pieces())).collect();
+                let pieces = whole.payload_bytes.div_ceil(whole.piece_bytes.into()) as u64;
+                assert_eq!(merged, [(false, 1), (true, pieces), (false, 1)], "{whole:?}");
+                let mut came = contents(&received);
+                // Of a merged packet it means nothing.
+                let check = transport + 4 * usize::from(is_tagged) + if whole.is_tcp { 16 } else { 6 };
+                came[1][check..check + 2].fill(0);
+                assert_eq!(came, [small.clone(), frame.clone(), small.clone()], "{whole:?}");
+                received
+            };
+            let mut received = hop(&mut *rx, &mut pool);
+            let before = on.stats();
+            assert_eq!(on.send(&mut pool, &mut received), 3);
+            let sent = on.stats();
+            assert_eq!(sent.packets - before.packets, 2 + whole.payload_bytes.div_ceil(whole.piece_bytes.into()) as u64);
+            let mut received = hop(&mut *end, &mut pool);
+            pool.free(&mut received);
+        }
+        let came = rx.stats();
+        assert_eq!((came.packets, came.bytes), (on.stats().packets, on.stats().bytes));
+        assert_eq!((came.dropped(), on.stats().dropped()), (0, 0));
+        // Pieces longer than the MTU; more pieces than are taken whole; no large frame.
+        let mut received = Batch::new();
+        received.push(Whole { piece_bytes: 1_600, ..usual }.packet(&mut pool));
+        assert_eq!(on.send(&mut pool, &mut received), 1);
+        assert_eq!(on.stats().count(Event::TooLong), 41);
+        for (whole, payload) in [(Whole { piece_bytes: 100, payload_bytes: 20_000, ..usual }, 100), (usual, 1_448)] {
+            let mut batch = Batch::new();
+            batch.push(whole.packet(&mut pool));
+            tx.send(&mut pool, &mut batch);
+            let rest: Vec<_> = std::iter::from_fn(|| pool.allocate_large()).collect();
+            let pieces = whole.payload_bytes.div_ceil(payload);
+            let mut came = Vec::new();
+            soon("all pieces", || {
+                rx.receive(&mut pool, &mut received, 32);
+                came.extend(contents(&received));
+                pool.free(&mut received);
+                came.len() >= pieces
+            });
+            assert_eq!(came.iter().filter(|frame| frame.len() == 14 + 52 + payload).count(), pieces);
+            drop(rest);
+        }
+        assert_eq!(rx.stats().dropped(), 0);
     });
 }
 

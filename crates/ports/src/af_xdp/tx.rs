@@ -1,8 +1,10 @@
 //! The transmit half: transmit and completion rings of one hardware queue.
 //!
 //! A packet counts as sent when it is in the ring; what the kernel then refuses is taken off the count again. Its frame
-//! comes back over the completion ring, which every call looks at first.
+//! comes back over the completion ring, which every call looks at first. A merged packet goes by a packet socket of its own, when what
+//! came before it has left the ring.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,11 +12,12 @@ use packet::{Batch, Packet, Pool};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
+use crate::af_packet::{self, ETHERNET_BYTES, LOOK_EVERY};
 use crate::af_xdp::chunks::{Chunks, LINE, Orphans};
 use crate::af_xdp::socket::{MOST_CHUNK_BYTES, address, chunk_of};
-use crate::af_xdp::{Shared, TAG_BYTES, TransmitHalf, in_one_piece};
+use crate::af_xdp::{Shared, TransmitHalf, in_one_piece};
 use crate::interface::Interface;
+use crate::merged::{self, TAG_BYTES};
 use crate::{Event, PortError, QueueStats, TxQueue};
 use packet::wire::ethernet::{EtherType, Ethernet};
 
@@ -30,6 +33,8 @@ pub(super) struct AfXdpTx {
     /// `None` while the interface is gone.
     sender: Option<Sender>,
     next_look: Instant,
+    /// What sends merged packets, where they are taken.
+    of_merged: Option<OwnedFd>,
     /// Packets between batch and ring within one call; empty between calls.
     passing: Batch,
     stats: QueueStats,
@@ -59,6 +64,7 @@ impl AfXdpTx {
             generation: 0,
             sender: None,
             next_look: Instant::now(),
+            of_merged: None,
             passing: Batch::new(),
             stats: QueueStats::default(),
         }
@@ -70,6 +76,7 @@ impl AfXdpTx {
         let in_flight = Chunks::new(pool.memory().clone());
         let most_parts = pool.chunk_bytes().div_ceil(MOST_CHUNK_BYTES);
         let further = if most_parts > 1 { Chunks::new(pool.memory().clone()) } else { Chunks::none(&in_flight) };
+        self.of_merged = af_packet::sender_of_merged(&self.shared.claim)?;
         self.generation = generation;
         self.sender = half.map(|half| Sender {
             half,
@@ -114,13 +121,117 @@ impl AfXdpTx {
         }
     }
 
-    /// Frees packets that cannot be sent.
+    /// Frees packets, so many at most, that cannot be sent.
     #[cold]
-    fn drop_all(&mut self, pool: &mut Pool, batch: &mut Batch, reason: Event) -> usize {
-        let count = batch.len();
-        self.stats.add(reason, count as u64);
-        pool.free(batch);
+    fn drop_first(&mut self, pool: &mut Pool, batch: &mut Batch, most: usize, reason: Event) -> usize {
+        let count = batch.move_front(&mut self.passing, most);
+        let lost: u64 = self.passing.iter().map(Packet::pieces).sum();
+        self.stats.add(reason, lost);
+        pool.free(&mut self.passing);
         count
+    }
+
+    /// Has a socket that can send. Returns why there is none.
+    #[inline]
+    fn find_sender(&mut self, pool: &mut Pool) -> Result<(), Event> {
+        // The interface is another one now, or was away.
+        if self.generation != self.shared.generation() {
+            self.close(pool);
+        }
+        if self.sender.is_none() {
+            self.look(pool);
+        }
+        let Some(sender) = &mut self.sender else { return Err(Event::PortGone) };
+        let interface = &self.shared.claim.interface;
+        if sender.link_down {
+            if !interface.is_running() {
+                if interface.exists() {
+                    return Err(Event::LinkDown);
+                }
+                self.close(pool);
+                return Err(Event::PortGone);
+            }
+            sender.link_down = false;
+        }
+        sender.complete(pool, &mut self.stats);
+        Ok(())
+    }
+
+    /// Sends packets, so many at most, none of which is merged.
+    #[inline(always)]
+    fn send_single(&mut self, pool: &mut Pool, batch: &mut Batch, most: usize) -> usize {
+        if let Err(reason) = self.find_sender(pool) {
+            return self.drop_first(pool, batch, most, reason);
+        }
+        let Some(sender) = &mut self.sender else { return 0 };
+        let interface = &self.shared.claim.interface;
+        let room = sender.half.transmit.room() / sender.most_parts;
+        let taken = batch.move_front(&mut self.passing, room.min(most));
+        sender.put(pool, &mut self.passing, interface, &mut self.stats);
+        if !sender.kick(interface, &mut self.stats) {
+            self.close(pool);
+        }
+        taken
+    }
+
+    /// Sends packets, some of which may be merged, in their order.
+    #[inline(never)]
+    fn send_all_kinds(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let mut taken = 0;
+        while !batch.is_empty() {
+            let single = batch.iter().take_while(|packet| !packet.is_merged()).count();
+            let (wanted, done) = match single {
+                0 => (1, self.send_merged(pool, batch)),
+                _ => (single, self.send_single(pool, batch, single)),
+            };
+            taken += done;
+            if done < wanted {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Sends the first packet, which is merged. Returns 0 while what came before it waits, or the socket is full.
+    fn send_merged(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        if let Err(reason) = self.find_sender(pool) {
+            return self.drop_first(pool, batch, 1, reason);
+        }
+        let (interface, Some(sender)) = (&self.shared.claim.interface, &mut self.sender) else { return 0 };
+        if sender.half.transmit.unread() > 0 {
+            if !sender.kick(interface, &mut self.stats) {
+                self.close(pool);
+                return self.drop_first(pool, batch, 1, Event::PortGone);
+            }
+            if sender.half.transmit.unread() > 0 {
+                return 0;
+            }
+        }
+        let (Some(packet), Some(socket)) = (batch.iter_mut().next(), &self.of_merged) else {
+            return self.drop_first(pool, batch, 1, Event::Offload);
+        };
+        let start = packet.piece_len().min(packet.len());
+        if sender.problem(&packet.data()[..start]).is_some() {
+            // The MTU may have grown.
+            sender.mtu = interface.mtu().unwrap_or(sender.mtu);
+            if let Some(reason) = sender.problem(&packet.data()[..start]) {
+                return self.drop_first(pool, batch, 1, reason);
+            }
+        }
+        match merged::send(socket, packet) {
+            Some(Ok(())) => {
+                self.stats.packets += packet.pieces();
+                self.stats.bytes += packet.bytes_in_pieces();
+                batch.move_front(&mut self.passing, 1);
+                pool.free(&mut self.passing);
+                1
+            }
+            Some(Err(reason)) => self.drop_first(pool, batch, 1, reason),
+            None => {
+                sender.stalled = true;
+                0
+            }
+        }
     }
 }
 
@@ -320,33 +431,10 @@ impl TxQueue for AfXdpTx {
     }
 
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
-        // The interface is another one now, or was away.
-        if self.generation != self.shared.generation() {
-            self.close(pool);
+        if self.shared.claim.takes_merged {
+            return self.send_all_kinds(pool, batch);
         }
-        if self.sender.is_none() {
-            self.look(pool);
-        }
-        let Some(sender) = &mut self.sender else { return self.drop_all(pool, batch, Event::PortGone) };
-        let interface = &self.shared.claim.interface;
-        if sender.link_down {
-            if !interface.is_running() {
-                if interface.exists() {
-                    return self.drop_all(pool, batch, Event::LinkDown);
-                }
-                self.close(pool);
-                return self.drop_all(pool, batch, Event::PortGone);
-            }
-            sender.link_down = false;
-        }
-        sender.complete(pool, &mut self.stats);
-        let room = sender.half.transmit.room() / sender.most_parts;
-        let taken = batch.move_front(&mut self.passing, room);
-        sender.put(pool, &mut self.passing, interface, &mut self.stats);
-        if !sender.kick(interface, &mut self.stats) {
-            self.close(pool);
-        }
-        taken
+        self.send_single(pool, batch, usize::MAX)
     }
 
     fn flush(&mut self, pool: &mut Pool) {

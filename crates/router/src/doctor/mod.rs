@@ -280,7 +280,7 @@ impl Patient {
     fn of(settings: &Settings) -> Self {
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
-            port.fit_kind(true);
+            port.fit_kind();
             PatientPort {
                 device: port.device.clone().unwrap_or_else(|| ports::kernel_name(&port.name)),
                 driver: port.driver,

@@ -86,7 +86,8 @@ pub(super) fn subject(
         let texts: Vec<String> = texts.collect();
         let driver = arguments.driver.unwrap_or_default();
         let named = Settings::of_ports(texts.iter().map(String::as_str), driver);
-        let settings_of_ports = named.map_err(anyhow::Error::msg)?.ports;
+        let mut settings_of_ports = named.map_err(anyhow::Error::msg)?.ports;
+        settings_of_ports.iter_mut().for_each(PortSettings::fit_kind);
         let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         if ports.is_empty() {
             if let Some(driver) = arguments.driver {
@@ -96,8 +97,7 @@ pub(super) fn subject(
                     driver.word()
                 );
             }
-            let merged = whole_frames::allow(&mut flat, &specs);
-            shared.get_or_make(MergedPorts::KEY, || Ok::<_, anyhow::Error>(merged))?;
+            allow_merged(&mut flat, &specs, shared)?;
             return Ok(Some(Subject {
                 source,
                 flat: Arc::new(flat),
@@ -115,6 +115,7 @@ pub(super) fn subject(
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
+        allow_merged(&mut flat, &specs, shared)?;
         let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
         let graph = Graph::File(&flat, &arguments.ports);
         let following = following(ports, None, graph, &flat, shared, &supervisor)?;
@@ -142,15 +143,14 @@ pub(super) fn subject(
     let features = script.is_none().then_some(&settings.features);
     let graph = if script.is_some() { Graph::Script } else { Graph::Ours(settings) };
     let mut settings_of_ports = settings.ports.clone();
-    for port in &mut settings_of_ports {
-        port.fit_kind(script.is_none());
-    }
+    settings_of_ports.iter_mut().for_each(PortSettings::fit_kind);
     let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
     let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
     let text = drop_in::configuration(&ports, &service, settings, script)?;
     let source = Source { name: ports_text(&ports), text };
-    let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
+    let Some(mut flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
+    allow_merged(&mut flat, &specs, shared)?;
     let mirror = Some((service, following(ports, features, graph, &flat, shared, &supervisor)?));
     let filtered = graph.filters().then(|| Filtered {
         ports: settings_of_ports.clone(),
@@ -170,6 +170,13 @@ pub(super) fn subject(
         doors: None,
         devices,
     }))
+}
+
+/// Has merged packets go through the configuration whole, as far as its elements take them.
+fn allow_merged(flat: &mut FlatConfig, specs: &[(String, String)], shared: &Shared) -> Result<()> {
+    let merged = whole_frames::allow(flat, specs);
+    shared.get_or_make(MergedPorts::KEY, || Ok::<_, anyhow::Error>(merged))?;
+    Ok(())
 }
 
 /// The ports of the lookups, and those of `steering` that are not among them.

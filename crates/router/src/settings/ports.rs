@@ -128,10 +128,10 @@ impl PortSettings {
 
     /// Chooses, under `auto`, what fits the kind of the interface.
     ///
-    /// The program of a veth runs in the kernel's stack where the graph is ours, which gets little that the kernel does not forward
-    /// (`is_graph_ours`): in tc, which sees frames whole. In the driver it would turn the segmentation of the veth's other end off, and copy
-    /// each packet of a host there. To a bridge and the like a program of XDP would see no VLAN tags: packet sockets do.
-    pub(crate) fn fit_kind(&mut self, is_graph_ours: bool) {
+    /// The program of a veth runs in the kernel's stack: in tc, which sees frames whole. In the driver it would turn the segmentation of
+    /// the veth's other end off, and copy each packet of a host there. To a bridge and the like a program of XDP would see no VLAN tags:
+    /// packet sockets do.
+    pub(crate) fn fit_kind(&mut self) {
         if self.driver != Driver::Auto || self.host != Host::Interface {
             return;
         }
@@ -144,7 +144,7 @@ impl PortSettings {
             return;
         }
         let is_chosen = self.options.split('&').any(|option| option.starts_with("mode="));
-        if is_graph_ours && !is_chosen && kind == "veth" {
+        if !is_chosen && kind == "veth" {
             let separator = if self.options.is_empty() { "" } else { "&" };
             self.options = format!("{}{separator}mode=tc", self.options);
         }
@@ -171,7 +171,7 @@ impl PortSettings {
         };
         match running.iter().find(is_same) {
             Some(known) => known.clone_into(self),
-            None => self.fit_kind(true),
+            None => self.fit_kind(),
         }
     }
 

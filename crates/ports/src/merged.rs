@@ -1,4 +1,4 @@
-//! Frames in which several packets of TCP or UDP are merged, as Linux has them, taken and sent whole.
+//! Frames in which several packets of TCP or UDP are merged, as Linux has them, taken and sent whole by packet sockets.
 //!
 //! A slot of a receive ring holds the start of such a frame; the kernel keeps it whole, to be read from the socket
 //! (PACKET_COPY_THRESH). To send, a socket of its own writes each with one call, by the interface's queueing discipline: the way
@@ -12,12 +12,20 @@ use packet::division::{Headers, Transport};
 use packet::{Merged, Packet};
 use rustix::io::Errno;
 
-use crate::Event;
-use crate::af_packet::ETHERNET_BYTES;
-use crate::af_packet::rx::TAG_BYTES;
+use crate::af_packet::{self, ETHERNET_BYTES};
+use crate::{Event, Spec, af_xdp};
+
+/// Bytes of a VLAN tag.
+pub(crate) const TAG_BYTES: usize = 4;
+
+/// Of more pieces than these a frame is divided at once: a host that sends many small ones has no others wait for frames.
+pub(crate) const MOST_WHOLE: u64 = 128;
+
+/// The longest merged frame: an IPv4 packet, and a link header with two tags.
+pub(crate) const MOST_BYTES: usize = 65_535 + ETHERNET_BYTES + 3 * TAG_BYTES;
 
 /// Bytes of a virtio network header (struct virtio_net_hdr).
-pub(super) const VIRTIO_BYTES: usize = 10;
+pub(crate) const VIRTIO_BYTES: usize = 10;
 
 /// The checksum of the transport header is to be computed, from a place on.
 const NEEDS_CHECKSUM: u8 = 1;
@@ -40,27 +48,46 @@ const TCP_FLAGS_AT: usize = 13;
 /// another one do much work with one frame.
 const MOST_PIECES: usize = 1_365;
 
+/// Returns whether a port of this spec may have frames in which several packets are merged, and gives them whole to who takes them
+/// ([`OpenOptions::takes_merged`](crate::OpenOptions::takes_merged)).
+pub fn gives_merged(spec: &str) -> bool {
+    let Ok(mut spec) = Spec::parse(spec) else { return false };
+    let gives = match spec.driver() {
+        driver if driver == af_packet::DRIVER.name => af_packet::gives_merged(&mut spec),
+        driver if driver == af_xdp::DRIVER.name => af_xdp::gives_merged(&mut spec),
+        _ => false,
+    };
+    gives && !spec.is_wrapped()
+}
+
 /// What the header before a frame says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Virtio([u8; VIRTIO_BYTES]);
+pub(crate) struct Virtio(pub(crate) [u8; VIRTIO_BYTES]);
 
 impl Virtio {
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         Some(Self(*bytes.first_chunk()?))
     }
 
-    pub(super) fn number(self, at: usize) -> u16 {
+    pub(crate) fn number(self, at: usize) -> u16 {
         u16::from_ne_bytes([self.0[at], self.0[at + 1]])
     }
 
     /// Whether several packets are merged.
-    pub(super) fn is_merged(self) -> bool {
+    pub(crate) fn is_merged(self) -> bool {
         self.0[1] != 0
+    }
+
+    /// Computes the checksum of a frame that is one packet, if it is still to be.
+    pub(crate) fn complete(self, frame: &mut [u8]) {
+        if self.0[0] & NEEDS_CHECKSUM != 0 {
+            crate::unfinished::complete(frame, self.number(6).into(), self.number(8).into());
+        }
     }
 
     /// Looks at the headers of a frame that is merged in the way that this says, and that was given a tag of so many bytes since. Returns them,
     /// and the bytes of a piece.
-    pub(super) fn headers(self, frame: &[u8], tag_bytes: usize) -> Result<(Headers, u16), Event> {
+    pub(crate) fn headers(self, frame: &[u8], tag_bytes: usize) -> Result<(Headers, u16), Event> {
         let protocol = match self.0[1] & !WITH_ECN {
             TCP_OVER_IPV4 | TCP_OVER_IPV6 => Transport::Tcp,
             UDP => Transport::Udp,
@@ -77,11 +104,15 @@ impl Virtio {
         let headers = Headers::of(frame, network, transport, protocol).map_err(|_| Event::Offload)?;
         let piece_bytes = self.number(4);
         let pieces = (frame.len() - headers.payload()).div_ceil(usize::from(piece_bytes.max(1)));
-        if piece_bytes == 0 || pieces > MOST_PIECES { Err(Event::Offload) } else { Ok((headers, piece_bytes)) }
+        if piece_bytes == 0 || pieces > MOST_PIECES {
+            Err(Event::Offload)
+        } else {
+            Ok((headers, piece_bytes))
+        }
     }
 
     /// Marks a frame as merged in the way that this says; the same.
-    pub(super) fn mark(self, packet: &mut Packet, tag_bytes: usize) -> Result<(), Event> {
+    pub(crate) fn mark(self, packet: &mut Packet, tag_bytes: usize) -> Result<(), Event> {
         let (headers, piece_bytes) = self.headers(packet.data(), tag_bytes)?;
         let from_chunk = |position: usize| (position + packet.data_offset()) as u16;
         let [network, transport, payload] =
@@ -102,7 +133,7 @@ fn network_of(frame: &[u8]) -> Option<usize> {
 }
 
 /// Reads the frame that the kernel has kept whole, of so many bytes, which `data` holds.
-pub(super) fn read(socket: &OwnedFd, length: usize, data: &mut [u8]) -> Result<Virtio, Event> {
+pub(crate) fn read(socket: &OwnedFd, length: usize, data: &mut [u8]) -> Result<Virtio, Event> {
     let mut header = [0; VIRTIO_BYTES];
     match take(socket, &mut header, data) {
         Ok(read) if read == VIRTIO_BYTES + length => Ok(Virtio(header)),
@@ -116,7 +147,7 @@ pub(super) fn read(socket: &OwnedFd, length: usize, data: &mut [u8]) -> Result<V
 }
 
 /// Takes the frame that the kernel has kept whole out of its queue, unread.
-pub(super) fn discard(socket: &OwnedFd) {
+pub(crate) fn discard(socket: &OwnedFd) {
     // There may be none.
     let _ = take(socket, &mut [0; VIRTIO_BYTES], &mut []);
 }
@@ -129,8 +160,9 @@ fn take(socket: &OwnedFd, header: &mut [u8; VIRTIO_BYTES], data: &mut [u8]) -> R
 }
 
 /// Sends a merged frame whole. Returns `None` while the socket is full: the caller tries again.
-pub(super) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), Event>> {
-    let Some((header, merged)) = packet.merged().and_then(|merged| Some((header_of(packet, merged)?, merged)))
+pub(crate) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), Event>> {
+    let Some((header, merged)) =
+        packet.merged().and_then(|merged| Some((header_of(packet, merged)?, merged)))
     else {
         return Some(Err(Event::Offload));
     };
