@@ -272,7 +272,12 @@ impl Camera {
             Place::Edge(edge) => self.places.spots.get(edge).is_some_and(|spot| spot.has_tag),
             Place::Drop { .. } => false,
         };
-        let seen = Seen { stands_for, ..Seen::new(&self.places, place, now_ns, packet).with_link_header() };
+        let mut seen =
+            Seen { stands_for, ..Seen::new(&self.places, place, now_ns, packet).with_link_header() };
+        if self.sampler.is_some() {
+            // Of a merged packet, one of those that it is on a link.
+            seen.data = &seen.data[..seen.data.len() - (packet.len() - packet.piece_len())];
+        }
         let selects = |data: &[u8], length: u32| {
             self.filter.as_ref().is_none_or(|filter| filter.selects(seen.is_ethernet, data, length))
         };
@@ -295,15 +300,16 @@ impl Observer for Camera {
             let now_ns = self::now_ns();
             return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 1));
         }
-        let mut rest = packets;
-        while let Some((index, due)) =
-            self.sampler.as_mut().and_then(|sampler| sampler.pick(edge, rest.len()))
-        {
-            let is_recorded = self.look(place, now_ns, &rest[index], due);
+        // Merged packets count as what they are on a link.
+        let mut rest = packets.iter().flat_map(|packet| (0..packet.pieces()).map(move |_| packet));
+        let mut left = packets.iter().map(Packet::pieces).sum::<u64>() as usize;
+        while let Some((index, due)) = self.sampler.as_mut().and_then(|sampler| sampler.pick(edge, left)) {
+            let Some(packet) = rest.nth(index) else { break };
+            left -= index + 1;
+            let is_recorded = self.look(place, now_ns, packet, due);
             if let Some(sampler) = self.sampler.as_mut().filter(|_| is_recorded) {
                 sampler.taken(edge, due);
             }
-            rest = &rest[index + 1..];
         }
     }
 }
@@ -465,6 +471,28 @@ mod tests {
         drop(camera);
         assert_eq!(std::iter::from_fn(|| records.take()).count(), 64);
         assert!(records.is_over());
+    }
+
+    #[test]
+    fn each_packet_that_is_merged_in_one_may_be_drawn() {
+        let places = places(false);
+        let counts = counts(&places);
+        let (recorder, mut records) = Records::new(RING_BYTES, &counts);
+        let sampler = Some(Sampler::new(1, 1));
+        let mut camera = Camera { places, sampler, filter: None, recorder };
+        let (_pool, mut packets) = packets(3, &[7; 642]);
+        let first = packets[1].data_offset() as u16;
+        let merged = packet::Merged {
+            piece_bytes: 200,
+            network: first + 14,
+            transport: first + 34,
+            payload: first + 42,
+        };
+        packets[1].set_merged(merged);
+        camera.see(Place::Edge(0), 5, &packets);
+        let taken = std::iter::from_fn(|| records.take());
+        let lengths: Vec<_> = taken.map(|record| (record.length, record.stands_for)).collect();
+        assert_eq!(lengths, [(642, 1), (242, 1), (242, 1), (242, 1), (642, 1)]);
     }
 
     #[test]

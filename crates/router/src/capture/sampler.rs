@@ -1,7 +1,7 @@
 //! One packet of so many, drawn at random.
 //!
 //! Before a packet is drawn, so many others pass: a number from 1 to `2 * rate - 1`, each as likely, so that it is `rate` on average
-//! and no pattern of the traffic follows the draws. A batch of which none is drawn costs a subtraction.
+//! and no pattern of the traffic follows the draws. A batch of which none is drawn costs a subtraction, beside the count of its packets.
 
 use std::hash::{BuildHasher, RandomState};
 
