@@ -268,6 +268,9 @@ impl std::fmt::Debug for Control {
     }
 }
 
+/// Large frames of the slow thread at most.
+const MOST_SLOW_LARGE: usize = 16;
+
 /// How to run a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterOptions {
@@ -381,9 +384,12 @@ impl Router {
         let mut pools = Pool::group(&pool_options)
             .map_err(|error| no_memory(pool_options.iter().map(|pool| pool.frames).sum(), &error))?;
         if options.large_frames > 0 {
-            for pool in pools.iter_mut().take(options.workers.max(1)) {
-                pool.add_large(options.large_frames)
-                    .map_err(|error| no_memory(options.large_frames, &error))?;
+            for (number, pool) in pools.iter_mut().enumerate() {
+                // The slow thread receives none; it copies some.
+                let is_worker = number < options.workers.max(1);
+                let frames =
+                    if is_worker { options.large_frames } else { options.large_frames.min(MOST_SLOW_LARGE) };
+                pool.add_large(frames).map_err(|error| no_memory(frames, &error))?;
             }
         }
         if options.pin {

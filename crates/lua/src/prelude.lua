@@ -40,6 +40,8 @@ struct bw_place { uint32_t generation, slot; };
 ]]
 
 local METADATA_BYTES, MOST_MASKS, MOST_QUEUES = 128, 64, 64
+-- An Ethernet header with two tags.
+local LINK_BYTES = 22
 local DROPPED, UNDECIDED, QUEUED = 0x8000, 0x7fff, 0x7000
 local ctx = cast("struct bw_shared *", shared)
 -- Functions of the element (`main_loop.rs`), which compiled code calls as they are.
@@ -177,6 +179,9 @@ function packet.prepend(p, count)
   local room = m.data_offset - METADATA_BYTES
   if type(count) ~= "number" or not (count >= 0 and count <= room) then
     fail(format("no room for %s bytes before the packet; there are %d", tostring(count), room))
+  end
+  if m.is_merged ~= 0 and m.data_offset - count < m.network - LINK_BYTES then
+    fail("several packets are merged in this one: nothing but a link header of up to 22 bytes may stand before it")
   end
   count = floor(count)
   -- In this order: a call may be stopped in between, and the packet must end in its frame then too.

@@ -224,7 +224,7 @@ impl Queues {
                 output.free_ns = output.free_ns.max(now_ns.saturating_sub(BURST_NS) as f64);
                 while output.free_ns <= now_ns as f64 && batch.room() > 0 {
                     let Some(packet) = output.next(queues) else { break };
-                    output.free_ns += packet.len() as f64 * 8.0 * output.ns_per_bit;
+                    output.free_ns += packet.bytes_in_pieces() as f64 * 8.0 * output.ns_per_bit;
                     batch.push(packet);
                 }
                 if batch.is_empty() {

@@ -179,7 +179,8 @@ pub(crate) fn send(socket: &OwnedFd, packet: &mut Packet) -> Option<Result<(), E
 /// The header before a merged frame, whose transport checksum is made the sum of the pseudo-header, as the kernel wants it.
 fn header_of(packet: &mut Packet, merged: Merged) -> Option<[u8; VIRTIO_BYTES]> {
     let headers = Headers::of_merged(packet, merged).ok()?;
-    network_of(packet.data())?;
+    // The kernel looks for it behind two tags at most, and at nothing else that may stand before it.
+    network_of(packet.data()).filter(|&network| network == headers.network())?;
     let (transport, protocol) = (headers.transport(), headers.protocol());
     let frame = packet.data_mut();
     let sum = headers.pseudo_sum(frame, frame.len() - transport);

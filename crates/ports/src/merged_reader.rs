@@ -132,8 +132,9 @@ impl MergedReader {
         stats: &mut QueueStats,
     ) -> Result<Option<Packet>, Event> {
         if packet.piece_len() > room {
+            stats.add(Event::TooLong, packet.pieces());
             pool.free_packet(packet);
-            return Err(Event::TooLong);
+            return Ok(None);
         }
         if packet.pieces() <= MOST_WHOLE {
             return Ok(Some(packet));
@@ -162,7 +163,7 @@ impl MergedReader {
     }
 
     /// Moves pieces that wait into a batch, up to `max`.
-    fn give_pending(
+    pub(crate) fn give_pending(
         &mut self,
         batch: &mut Batch,
         max: usize,

@@ -22,8 +22,9 @@ pub(crate) fn raise_limit() {
 pub(crate) fn needed(ports: &[PortSettings], workers: usize) -> u64 {
     let workers = workers as u64;
     let of_port = |port: &PortSettings| match port.driver {
-        // Locks, programs, maps, sockets of the queues, and the way to Linux; sixty ports with a worker have 1,314.
-        Driver::Auto | Driver::Xdp | Driver::AfXdp => 19 + 3 * workers,
+        // Locks, programs, maps, sockets of the queues, and the way to Linux; sixty ports with a worker have 1,314. Ports in tc have a
+        // socket more for each thread, and a file of their TAP device for each worker.
+        Driver::Auto | Driver::Xdp | Driver::AfXdp => 20 + 5 * workers,
         Driver::AfPacket => 20 + 2 * workers,
         Driver::Tap | Driver::Dpdk => 8 + workers,
         Driver::Vlan => 4,

@@ -85,7 +85,6 @@ const CASES: &[(&str, &str, usize, &[&str])] = &[
     ("", "Paint(3)", 1, &[]),
     ("", "Classifier(12/0800, 12/86dd 20/06, -)", 3, &[]),
     ("", "HostEtherFilter(02:00:00:00:00:02)", 2, &[]),
-    ("", "VLANEncap(VLAN_ID 7)", 1, &[]),
     ("VLANEncap(VLAN_ID 7) ->", "VLANDecap", 1, &[]),
     ("", "PortMeter(eth1, sent)", 1, &["e.count", "e.byte_count"]),
     ("", "PortMeter(eth1, received)", 1, &["e.count", "e.byte_count"]),

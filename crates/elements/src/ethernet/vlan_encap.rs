@@ -25,7 +25,7 @@ use super::header::TRUNCATED;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANEncap",
-    capabilities: &[graph::KEEPS_ALL, graph::TAKES_MERGED],
+    capabilities: &[graph::KEEPS_ALL],
     handlers: &[Handler::read_write(
         "vlan_tci",
         Combine::First,

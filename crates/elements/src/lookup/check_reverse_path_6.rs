@@ -22,7 +22,7 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath6",
     ports: check_reverse_path::PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    capabilities: &[super::JUDGES_SOURCES, graph::KEEPS_ALL, graph::TAKES_MERGED],
+    capabilities: &[graph::TAKES_MERGED],
     manual: graph::manual!("check_reverse_path_6.rs"),
     make: check_reverse_path::make::<u128>,
     ..Class::DEFAULT

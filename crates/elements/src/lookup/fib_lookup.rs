@@ -313,9 +313,10 @@ fn beyond(next_hop: &NextHop<Adjacency>, ways: Ways) -> u16 {
 
 /// Counts packets that are not forwarded, and gives those of the host its output.
 #[cold]
-fn count_diverted(cx: &mut Context, ways: Ways, outputs: &mut [u16]) {
+fn count_diverted(cx: &mut Context, ways: Ways, packets: &[Packet], outputs: &mut [u16]) {
     let last = cx.outputs() as u16;
-    for output in outputs.iter_mut().filter(|output| **output >= ways.ports && **output < DROPPED) {
+    let is_diverted = |output: u16| output >= ways.ports && output < DROPPED;
+    for (packet, output) in packets.iter().zip(outputs).filter(|(_, output)| is_diverted(**output)) {
         let reason = match output.checked_sub(FOR_HOST) {
             Some(reason) => {
                 *output = ways.ports + HOST;
@@ -324,7 +325,7 @@ fn count_diverted(cx: &mut Context, ways: Ways, outputs: &mut [u16]) {
             None => BEYOND.get(usize::from(*output - ways.ports)),
         };
         if *output < last {
-            cx.count_diverted(reason.copied().unwrap_or("sample for a redirect"), 1);
+            cx.count_diverted(reason.copied().unwrap_or("sample for a redirect"), packet.pieces());
         }
     }
 }
@@ -450,7 +451,7 @@ impl<A: ForwardFamily> Element for FibLookup<A> {
             output if difference == 0 && output < forwarded => cx.emit_batch(usize::from(output), batch),
             _ if outputs.iter().all(|&output| output < forwarded) => cx.scatter(batch, outputs),
             _ => {
-                count_diverted(cx, self.ways, outputs);
+                count_diverted(cx, self.ways, batch.packets(), outputs);
                 if outputs.iter().all(|&output| output < last) {
                     return cx.scatter(batch, outputs);
                 }

@@ -21,9 +21,12 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
+use graph::runs::Ordinary;
 use graph::{Class, Combine, Context, Element, Get, Handler};
 use packet::division::divide;
 use packet::{Batch, Packet};
+
+use crate::runs;
 
 pub(crate) static CLASS: Class = Class {
     name: "Divide",
@@ -83,6 +86,11 @@ impl Element for Divide {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         cx.set_signal(true);
         Ok(())
+    }
+
+    // Batches with merged packets do not take runs.
+    fn ordinary(&self) -> Option<Ordinary> {
+        if self.pieces.is_empty() { runs::ordinary([]) } else { None }
     }
 
     /// Elements that pull ask this one alone, because the queues upstream may be empty while pieces wait here.

@@ -34,6 +34,7 @@ mod single_core;
 pub(crate) mod slow_path;
 mod sources;
 pub(crate) mod splitting;
+mod tcp;
 pub(crate) mod updates;
 pub(crate) mod ways;
 pub(crate) mod workers;
@@ -57,6 +58,8 @@ pub(crate) enum BenchCommand {
     Fib(fib::FibArguments),
     /// Forwarding over every driver, beside dpdk-testpmd and the kernel
     Io(io::IoArguments),
+    /// TCP between two hosts through Linux and through Brickway, in turns
+    Tcp(tcp::TcpArguments),
     /// Rate and latency over receive and transmit bursts
     Batching(batching::BatchingArguments),
     /// Every element by itself, and some with many rules, routes or flows
@@ -93,6 +96,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Mixed(arguments) => mixed::mixed(arguments),
         BenchCommand::Fib(arguments) => fib::fib(arguments),
         BenchCommand::Io(arguments) => io::io(arguments),
+        BenchCommand::Tcp(arguments) => tcp::tcp(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
         BenchCommand::Elements(arguments) => elements::elements(arguments),
         BenchCommand::Ipsec(arguments) => self::ipsec::ipsec(arguments),

@@ -11,33 +11,33 @@ use testbed::Namespace;
 
 /// Whether the user wants to stop.
 #[derive(Clone, Debug)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Set by Ctrl-C, and when the program gets a signal to end.
-    pub(super) fn on_ctrl_c() -> Result<Self> {
+    pub(crate) fn on_ctrl_c() -> Result<Self> {
         let stop = Self(Arc::default());
         let flag = stop.clone();
         router::interrupt::on_interrupt(move || flag.set()).context("cannot catch Ctrl-C")?;
         Ok(stop)
     }
 
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 
     /// An error if the user wants to stop.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.is_set() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
     }
 }
 
 /// Runs a program to its end, at most `limit`, and returns what it printed and whether it succeeded.
-pub(super) fn run(
+pub(crate) fn run(
     command: &mut Command,
     limit: Duration,
     stop: Option<&Stop>,
@@ -73,26 +73,26 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// How often something is tried that falls short of its aim in part. A machine that does too much else at a time
 /// misses it once; a router that drops packets misses it each time.
-pub(super) const TRIES: u32 = 3;
+pub(crate) const TRIES: u32 = 3;
 
 /// The answers to some pings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Ping {
-    pub(super) sent: u64,
-    pub(super) answered: u64,
-    pub(super) average_ms: f64,
+pub(crate) struct Ping {
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
+    pub(crate) average_ms: f64,
     /// How often they were tried, of which this is the last time.
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
 }
 
 impl Ping {
     /// Whether each was answered.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.sent > 0 && self.answered == self.sent
     }
 
     /// These and others.
-    pub(super) fn and(self, other: Ping) -> Ping {
+    pub(crate) fn and(self, other: Ping) -> Ping {
         Ping {
             sent: self.sent + other.sent,
             answered: self.answered + other.answered,
@@ -103,27 +103,27 @@ impl Ping {
 }
 
 /// Pings, all of which are expected to be answered; `what` stands before.
-pub(super) fn all_answered(what: &str, ping: Ping) -> Result<String, String> {
+pub(crate) fn all_answered(what: &str, ping: Ping) -> Result<String, String> {
     let text =
         format!("{what}{} of {} answered, all expected{}", ping.answered, ping.sent, again(ping.tries));
     if ping.is_whole() { Ok(text) } else { Err(text) }
 }
 
 /// What a step says of being tried again.
-pub(super) fn again(tries: u32) -> String {
+pub(crate) fn again(tries: u32) -> String {
     if tries > 1 { format!("; tried {tries} times") } else { String::new() }
 }
 
 /// What iperf3 measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tcp {
-    pub(super) bits_per_second: f64,
-    pub(super) retransmissions: u64,
+pub(crate) struct Tcp {
+    pub(crate) bits_per_second: f64,
+    pub(crate) retransmissions: u64,
 }
 
 impl Tcp {
     /// For people.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!(
             "{:.2} Gbit/s, {} retransmissions",
             self.bits_per_second / 1e9,
@@ -134,24 +134,24 @@ impl Tcp {
 
 /// A host.
 #[derive(Debug)]
-pub(super) struct Host {
-    pub(super) namespace: Namespace,
+pub(crate) struct Host {
+    pub(crate) namespace: Namespace,
 }
 
 impl Host {
     /// Pings `count` times, 20 ms apart.
-    pub(super) fn ping(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
+    pub(crate) fn ping(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
         self.ping_with(&["-c", &count.to_string(), "-W", "2", target], stop)
     }
 
     /// Pings `count` times, until all are answered: again as long as none is, for up to 20 s (a machine that does too much else at a
     /// time answers late), and some times where some are.
-    pub(super) fn reach(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
+    pub(crate) fn reach(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
         Self::until_whole(|| self.ping(target, count, stop))
     }
 
     /// The same with `size` bytes and fragmentation allowed.
-    pub(super) fn reach_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
+    pub(crate) fn reach_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
         let size = size.to_string();
         let arguments = ["-c", "3", "-W", "2", "-M", "dont", "-s", &size, target];
         Self::until_whole(|| self.ping_with(&arguments, stop))
@@ -182,7 +182,7 @@ impl Host {
     }
 
     /// Sends one ping of `size` bytes with DF set; the MTU that an ICMP error reports.
-    pub(super) fn too_big(&self, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
+    pub(crate) fn too_big(&self, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
         let size = size.to_string();
         let mut command = self.namespace.command("ping");
         command.args(["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
@@ -191,7 +191,7 @@ impl Host {
     }
 
     /// The addresses of the hops to `target`, asked for some times until they are `expected`.
-    pub(super) fn traceroute(&self, target: &str, expected: &[&str], stop: &Stop) -> Result<Vec<String>> {
+    pub(crate) fn traceroute(&self, target: &str, expected: &[&str], stop: &Stop) -> Result<Vec<String>> {
         let mut hops = Vec::new();
         for _ in 0..TRIES {
             let mut command = self.namespace.command("traceroute");
@@ -206,7 +206,7 @@ impl Host {
     }
 
     /// iperf3 to `server`, at `target`, for `seconds`, with more `options`.
-    pub(super) fn iperf(
+    pub(crate) fn iperf(
         &self,
         (server, target): (&Host, &str),
         seconds: u32,

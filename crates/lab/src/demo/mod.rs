@@ -11,7 +11,7 @@
 //! | `report` | what a demo says |
 
 mod cluster;
-mod hosts;
+pub(crate) mod hosts;
 mod network;
 mod page;
 mod report;

@@ -299,7 +299,7 @@ impl TxQueue for AfPacketTx {
             }
             match put {
                 Some(Ok(())) => {}
-                Some(Err(reason)) => self.stats.add(reason, 1),
+                Some(Err(reason)) => self.stats.add(reason, packet.pieces()),
                 None => break,
             }
             taken += 1;

@@ -173,9 +173,10 @@ impl Options {
     }
 }
 
-/// Whether a port of this spec may give merged frames whole: those come by tc, where Linux has the rest of the packets.
+/// Whether a port of this spec gives merged frames whole: one whose program is to be in tc, where Linux has the rest of the packets.
 pub(crate) fn gives_merged(spec: &mut Spec) -> bool {
-    Options::take(spec).is_ok_and(|options| options.may_tc && options.steer == Steer::Transit)
+    let in_tc = |options: Options| options.may_tc && options.mode.is_some() && options.steer == Steer::Transit;
+    Options::take(spec).is_ok_and(in_tc)
 }
 
 /// What the port and its queues share. The locks are taken when the port opens, when its interface comes back, and to

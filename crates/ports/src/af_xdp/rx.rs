@@ -216,7 +216,12 @@ impl AfXdpRx {
             self.rest = super::lock(&self.shared.rest).clone();
             (self.rest_generation, self.rest_is_waited_for) = (generation, false);
         }
-        let Some(file) = self.rest.as_ref().and_then(|rest| rest.files.get(self.worker)) else { return };
+        let Some(file) = self.rest.as_ref().and_then(|rest| rest.files.get(self.worker)) else {
+            if let RestReader::Merged(reader) = &mut self.reader {
+                reader.give_pending(batch, max, &mut self.stats, &mut |packet| classify(packet, mac));
+            }
+            return;
+        };
         if let (false, Some(wait)) = (self.rest_is_waited_for, &self.wait) {
             let data = epoll::EventData::new_u64(u64::MAX);
             // A worker that sleeps too long looks at it in any case.

@@ -71,12 +71,13 @@ impl AfXdpTx {
     }
 
     fn open(&mut self, pool: &Pool) -> Result<(), PortError> {
-        let (generation, half) = self.shared.take_transmit(self.worker, pool)?;
+        // What may fail first: who has taken the half, and lost it, gets none again.
         let mtu = self.shared.claim.interface.mtu()?;
+        self.of_merged = af_packet::sender_of_merged(&self.shared.claim)?;
+        let (generation, half) = self.shared.take_transmit(self.worker, pool)?;
         let in_flight = Chunks::new(pool.memory().clone());
         let most_parts = pool.chunk_bytes().div_ceil(MOST_CHUNK_BYTES);
         let further = if most_parts > 1 { Chunks::new(pool.memory().clone()) } else { Chunks::none(&in_flight) };
-        self.of_merged = af_packet::sender_of_merged(&self.shared.claim)?;
         self.generation = generation;
         self.sender = half.map(|half| Sender {
             half,

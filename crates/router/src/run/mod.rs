@@ -163,7 +163,7 @@ pub(crate) struct RunArguments {
 
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
 brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it. Linux
-forwards nothing else that came in by the ports: frames with several tags, packets that a card merged, multicast.
+forwards nothing else that came in by the ports: frames with several tags, what a card has merged in a tunnel, multicast.
 rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
 `brickway show handlers main.exports` lists the script's own handlers. main.state is its state, main.errors the number of failed
 calls, main.last_error the last error.")]
