@@ -51,7 +51,7 @@ DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
 TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables bpftool pmacct nfdump
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
-BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
+BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 iputils-ping ethtool procps etcd-server xdp-tools iperf3 nftables
 DPDK_PACKAGES := libdpdk-dev pkg-config
 WEB_PACKAGES := chromium
 # Packages; flex and bison for the libpcap that is linked into their programs.

@@ -842,6 +842,13 @@ impl Packet {
         })
     }
 
+    /// The same of the last piece, as if it stood alone: headers and what is left for it.
+    #[inline]
+    pub fn last_piece_len(&self) -> usize {
+        let before = (self.pieces() - 1) as usize;
+        self.merged().map_or(self.len(), |merged| self.len() - before * usize::from(merged.piece_bytes))
+    }
+
     /// Bytes of all packets on a link that this one is, as their data would begin where that of this one does.
     #[inline]
     pub fn bytes_in_pieces(&self) -> u64 {

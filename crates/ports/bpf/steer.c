@@ -9,8 +9,8 @@
 // falls back to XDP_PASS. What a `host:` port has sealed goes to the kernel in any case (passage.h).
 //
 // **tc** (`steer_tc`). No packet goes to a socket. Transit is handed to the program that forwards; the rest of what is ours goes where REST
-// says: to a TAP device of the router, on whose way the kernel cuts merged packets and finishes checksums, or, where nobody of ours has
-// to see it, to the kernel, but for martians. So neither merged packets nor unfinished checksums are a reason to leave one. What a
+// says: to a TAP device of the router, on whose way the kernel cuts merged packets unless the port takes them, or, where nobody of ours
+// has to see it, to the kernel, but for martians. So neither merged packets nor unfinished checksums are a reason to leave one. What a
 // `host:` port has marked goes to the kernel.
 //
 // The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the programs. Linux 5.9 or newer, in tc 6.6.

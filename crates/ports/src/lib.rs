@@ -154,11 +154,10 @@ pub use kernel_forwarding::{
 pub use kernel_relay::{KernelRelay, RelayLink, RelayTables};
 pub use link::{Link, Links, Merging};
 pub use memory_loop::MemoryLoop;
-pub use merged::gives_merged;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
-pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers, split_spec};
+pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers, gives_merged, split_spec};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
 pub use tap::{keep_tun_files, twin_name};

@@ -29,6 +29,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("ring", "SLOTS", "packets that a queue holds (default 1024)"),
     ],
     open: |spec, options| Ok(Box::new(MemoryPort::open(spec, options)?)),
+    ..DriverDoc::DEFAULT
 };
 
 const DEFAULT_RING: u64 = 1_024;

@@ -12,8 +12,8 @@ use packet::division::{Headers, Transport};
 use packet::{Merged, Packet};
 use rustix::io::Errno;
 
-use crate::af_packet::{self, ETHERNET_BYTES};
-use crate::{Event, Spec, af_xdp};
+use crate::Event;
+use crate::af_packet::ETHERNET_BYTES;
 
 /// Bytes of a VLAN tag.
 pub(crate) const TAG_BYTES: usize = 4;
@@ -47,18 +47,6 @@ const TCP_FLAGS_AT: usize = 13;
 /// Most packets that are merged in one: those with 48 bytes each, Linux's smallest segments (`tcp_min_snd_mss`). Who says more has
 /// another one do much work with one frame.
 const MOST_PIECES: usize = 1_365;
-
-/// Returns whether a port of this spec may have frames in which several packets are merged, and gives them whole to who takes them
-/// ([`OpenOptions::takes_merged`](crate::OpenOptions::takes_merged)).
-pub fn gives_merged(spec: &str) -> bool {
-    let Ok(mut spec) = Spec::parse(spec) else { return false };
-    let gives = match spec.driver() {
-        driver if driver == af_packet::DRIVER.name => af_packet::gives_merged(&mut spec),
-        driver if driver == af_xdp::DRIVER.name => af_xdp::gives_merged(&mut spec),
-        _ => false,
-    };
-    gives && !spec.is_wrapped()
-}
 
 /// What the header before a frame says.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
     help: "gives nothing, takes everything",
     options: &[],
     open: |spec, options| Ok(Box::new(NullPort::open(spec, options)?)),
+    ..DriverDoc::DEFAULT
 };
 
 /// A port without a line.

@@ -36,6 +36,23 @@ pub struct DriverDoc {
     pub options: &'static [OptionDoc],
     /// Opens a port.
     pub open: Open,
+    /// Whether a port of a spec gives merged frames whole to who takes them ([`OpenOptions::takes_merged`]).
+    pub gives_merged: fn(&mut Spec) -> bool,
+}
+
+impl DriverDoc {
+    /// A driver without options, whose packets come one by one, and which opens nothing.
+    pub const DEFAULT: Self = Self {
+        name: "",
+        what: "",
+        help: "",
+        options: &[],
+        open: |spec, _| {
+            let problem = "its driver opens nothing".to_owned();
+            Err(PortError::Unsupported { port: spec.name().to_owned(), problem })
+        },
+        gives_merged: |_| false,
+    };
 }
 
 impl PartialEq for DriverDoc {
@@ -275,6 +292,12 @@ pub fn split_spec(text: &str) -> (&str, Option<&str>) {
     let ends = text.match_indices('?').map(|(at, _)| at).chain([text.len()]);
     let end = ends.rev().find(|&end| is_name(end)).or_else(|| text.find('?')).unwrap_or(text.len());
     (&text[..end], text.get(end + 1..))
+}
+
+/// Returns whether a port of this spec has frames in which several packets are merged, and gives them whole to who takes them
+/// ([`OpenOptions::takes_merged`]).
+pub fn gives_merged(spec: &str) -> bool {
+    Spec::parse(spec).is_ok_and(|mut spec| (spec.driver.gives_merged)(&mut spec) && !spec.is_wrapped())
 }
 
 /// Drivers of the program that is made of this library.

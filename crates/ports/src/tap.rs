@@ -38,6 +38,7 @@ pub(crate) static TAP: DriverDoc = DriverDoc {
         option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
     ],
     open: |spec, options| Ok(Box::new(TapPort::open(spec, options, Kind::Frames)?)),
+    ..DriverDoc::DEFAULT
 };
 
 /// The driver, as specs name it.
@@ -50,6 +51,7 @@ pub(crate) static TUN: DriverDoc = DriverDoc {
         option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
     ],
     open: |spec, options| Ok(Box::new(TapPort::open(spec, options, Kind::IpPackets)?)),
+    ..DriverDoc::DEFAULT
 };
 
 /// What a device carries.

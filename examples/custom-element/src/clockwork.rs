@@ -16,6 +16,7 @@ pub static DRIVER: DriverDoc = DriverDoc {
             || PortError::Unsupported { port: name.clone(), problem: "expected clockwork:COUNT".into() };
         Ok(Box::new(Clockwork { left: Some(name.parse().map_err(|_| expected())?), name }))
     },
+    ..DriverDoc::DEFAULT
 };
 
 const FRAME_BYTES: usize = 60;

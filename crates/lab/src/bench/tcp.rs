@@ -18,7 +18,7 @@ use testbed::{Folder, Namespace};
 
 use super::runs::medians_of;
 use super::{machine_name, median, print_figure, print_setting};
-use crate::demo::hosts::{Host, Stop};
+use crate::demo::hosts::{Host, Stop, TRIES};
 use router::output::{say, say_line};
 use router::table::{Align, Table};
 
@@ -35,12 +35,13 @@ Ways:
   linux/nftables  the same, with an access list of --rules rules
   default         brickway run eth1 eth2
   list            brickway run eth1 eth2 --acl FILE, with the same list
-  xdp, generic    brickway run with --driver xdp, and with ports in generic XDP
+  xdp             brickway run with --driver xdp, where Linux forwards long frames
   click           a Click configuration of two ports
   nat             the same with IPRewriter
   lua             brickway lua examples/lua/router.lua eth1 eth2
 
-It needs root, and the programs ip, iperf3, ethtool and nft.")]
+'by Linux' is the share of packets that Linux forwarded while Brickway ran.
+It needs root, and the programs ip, ping and iperf3; nft for the list, and ethtool for --hosts gro and wire.")]
 pub(crate) struct TcpArguments {
     /// Only ways whose name contains one of these; linux is always measured
     #[arg(long, value_delimiter = ',', value_name = "TEXT")]
@@ -92,7 +93,6 @@ const WAYS: &[(&str, Way)] = &[
     ("default", Way::Brickway("run eth1 eth2")),
     ("list", Way::Brickway("run eth1 eth2 --acl RULES")),
     ("xdp", Way::Brickway("run eth1 eth2 --driver xdp")),
-    ("generic", Way::Brickway("run eth1?mode=generic eth2?mode=generic")),
     ("click", Way::Click(PLAIN)),
     ("nat", Way::Click(NAT)),
     ("lua", Way::Brickway("lua SCRIPT eth1 eth2")),
@@ -144,7 +144,14 @@ pub(crate) fn tcp(arguments: &TcpArguments) -> Result<ExitCode> {
         let names: Vec<&str> = WAYS.iter().map(|(name, _)| *name).collect();
         bail!("--only {}: no way; expected a part of {}", arguments.only.join(","), names.join(", "));
     }
-    for program in ["ip", "iperf3", "ethtool", "nft"] {
+    let needs = [
+        ("ip", true),
+        ("ping", true),
+        ("iperf3", true),
+        ("ethtool", arguments.hosts != Hosts::Begin),
+        ("nft", ways.iter().any(|(_, way)| *way == Way::Nftables)),
+    ];
+    for (program, _) in needs.iter().filter(|(_, is_needed)| *is_needed) {
         if !crate::program::is_installed(program) {
             bail!("the program '{program}' is missing ('make packages-bench' installs it)");
         }
@@ -153,25 +160,25 @@ pub(crate) fn tcp(arguments: &TcpArguments) -> Result<ExitCode> {
     let rig = Rig::new(arguments)?;
     // Of each way and number of connections, a turn after the other: bits a second, and the share of Linux.
     let mut rates = vec![vec![Vec::new(); arguments.streams.len()]; ways.len()];
+    let mut by_linux = vec![0.0_f64; ways.len()];
     for turn in 1..=arguments.runs {
         graph::note!("turn {turn} of {}, of {} ways", arguments.runs, ways.len());
-        // Another one begins each turn, so that none is always behind the same one.
+        // Another one begins each turn, and every second turn goes backwards, so that none is always behind the same one.
         for place in 0..ways.len() {
+            let place = if turn % 2 == 0 { ways.len() - 1 - place } else { place };
             let row = (place + turn as usize) % ways.len();
             let (name, way) = ways[row];
-            let running = rig.begin(*way, &stop).with_context(|| format!("way '{name}'"))?;
-            for (column, streams) in arguments.streams.iter().enumerate() {
-                let rate = rig.measure(*streams, arguments.seconds, &stop);
-                rates[row][column].push(rate.with_context(|| format!("way '{name}'"))?);
-            }
-            rig.end(*way, running)?;
+            let measured = rig.take_turn(*way, &arguments.streams, arguments.seconds, &stop);
+            let (of_way, linux) = measured.with_context(|| format!("way '{name}'"))?;
+            rates[row].iter_mut().zip(of_way).for_each(|(rates, rate)| rates.push(rate));
+            by_linux[row] = by_linux[row].max(linux);
         }
     }
-    print_rates(arguments, &ways, &rates);
+    print_rates(arguments, &ways, &rates, &by_linux);
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_rates(arguments: &TcpArguments, ways: &[&(&str, Way)], rates: &[Vec<Vec<f64>>]) {
+fn print_rates(arguments: &TcpArguments, ways: &[&(&str, Way)], rates: &[Vec<Vec<f64>>], by_linux: &[f64]) {
     let hosts = match arguments.hosts {
         Hosts::Begin => "hosts as a veth begins",
         Hosts::Gro => "hosts as a veth begins, GRO on",
@@ -197,9 +204,10 @@ fn print_rates(arguments: &TcpArguments, ways: &[&(&str, Way)], rates: &[Vec<Vec
         ("Gbit/s", Align::Right),
         ("of Linux", Align::Right),
         ("from to", Align::Left),
+        ("by Linux", Align::Right),
     ]);
     for (column, streams) in arguments.streams.iter().enumerate() {
-        for ((name, _), of_way) in ways.iter().zip(rates) {
+        for (((name, way), of_way), by_linux) in ways.iter().zip(rates).zip(by_linux) {
             let turns = of_way[column].iter().zip(&rates[0][column]);
             let shares: Vec<f64> = turns.map(|(rate, linux)| rate / linux).collect();
             let least = shares.iter().copied().fold(f64::MAX, f64::min);
@@ -211,21 +219,27 @@ fn print_rates(arguments: &TcpArguments, ways: &[&(&str, Way)], rates: &[Vec<Vec
                 print_figure("tcp", &case, "of_linux", share, "ratio");
                 print_figure("tcp", &case, "of_linux_least", least, "ratio");
                 print_figure("tcp", &case, "of_linux_most", most, "ratio");
+                if matches!(way, Way::Brickway(_)) {
+                    print_figure("tcp", &case, "by_linux", *by_linux, "ratio");
+                }
             }
+            let by_linux = match way {
+                Way::Brickway(_) => format!("{:.0} %", by_linux * 100.0),
+                Way::Linux | Way::Nftables => "100 %".to_owned(),
+                Way::Click(_) => "0 %".to_owned(),
+            };
             let (rate, share) = (format!("{rate:.1}"), format!("{share:.2}"));
-            table.row([
-                (*name).to_owned(),
-                streams.to_string(),
-                rate,
-                share,
-                format!("{least:.2} to {most:.2}"),
-            ]);
+            let spread = format!("{least:.2} to {most:.2}");
+            table.row([(*name).to_owned(), streams.to_string(), rate, share, spread, by_linux]);
         }
     }
     if !arguments.json {
         say!("{}", table.render());
     }
 }
+
+/// How long a router may take to end.
+const LONGEST_END: Duration = Duration::from_secs(30);
 
 /// The namespaces and files; removed when dropped.
 struct Rig {
@@ -239,6 +253,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // What it has in the kernel goes with it, or with its namespace.
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -313,14 +328,46 @@ impl Rig {
         Ok(running)
     }
 
-    fn end(&self, way: Way, running: Option<Running>) -> Result<()> {
+    /// Measures one way with each number of connections, and which share of packets Linux forwarded, as the router says.
+    fn take_turn(&self, way: Way, streams: &[u32], seconds: u32, stop: &Stop) -> Result<(Vec<f64>, f64)> {
+        let running = self.begin(way, stop)?;
+        let rates =
+            streams.iter().map(|streams| self.measure(*streams, seconds, stop)).collect::<Result<_>>()?;
+        let by_linux = if matches!(way, Way::Brickway(_)) { self.share_of_linux()? } else { 0.0 };
+        self.end(way, running, stop)?;
+        Ok((rates, by_linux))
+    }
+
+    fn share_of_linux(&self) -> Result<f64> {
+        let mut command = self.router.command(&crate::program::router()?.display().to_string());
+        command.args(["show", "ports", "--json", "--socket", &self.folder.file("socket")]);
+        let output = command.output().context("cannot ask the router")?;
+        let (mut ours, mut linux) = (0, 0);
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let port: serde_json::Value =
+                serde_json::from_str(line).context("what the router says of a port")?;
+            let count = |name: &str| port[name].as_u64().context("a port's counters");
+            ours += count("in_kernel")? + count("by_workers")?;
+            linux += count("to_linux")?;
+        }
+        Ok(linux as f64 / (ours + linux).max(1) as f64)
+    }
+
+    fn end(&self, way: Way, running: Option<Running>, stop: &Stop) -> Result<()> {
         if way == Way::Nftables {
             self.router.run("nft delete table inet forwarded")?;
         }
         let Some(mut running) = running else { return Ok(()) };
         kill_process(Pid::from_child(&running.0), Signal::INT)?;
-        let status = running.0.wait()?;
-        if status.success() { Ok(()) } else { bail!("the router ended with {status}") }
+        let begin = Instant::now();
+        while begin.elapsed() < LONGEST_END {
+            if let Some(status) = running.0.try_wait()? {
+                return if status.success() { Ok(()) } else { bail!("the router ended with {status}") };
+            }
+            stop.check()?;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("the router does not end")
     }
 
     fn start(&self, words: &[String], stop: &Stop) -> Result<Running> {
@@ -353,9 +400,17 @@ impl Rig {
     fn measure(&self, streams: u32, seconds: u32, stop: &Stop) -> Result<f64> {
         let [from, to] = &self.hosts;
         // The first second is that of slow start.
-        let options = ["-O", "1", "-P", &streams.to_string()];
-        let tcp = from.iperf((to, "10.0.2.2"), seconds, &options, stop, &mut || {})?;
-        tcp.map(|tcp| tcp.bits_per_second).map_err(anyhow::Error::msg)
+        let options = ["-i", "0", "-O", "1", "-P", &streams.to_string()];
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            // A machine that does too much else at a time may refuse a connection.
+            match from.iperf((to, "10.0.2.2"), seconds, &options, stop, &mut || {})? {
+                Ok(tcp) => return Ok(tcp.bits_per_second),
+                Err(problem) if tries == TRIES => bail!(problem),
+                Err(_) => {}
+            }
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Hosts in network namespaces, and what a person types on them.
 
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -46,12 +48,13 @@ pub(crate) fn run(
     let name = format!("{command:?}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+    // Read while it runs: a program that prints much would wait for ever.
+    let printed = [child.stdout.take().map(reader), child.stderr.take().map(reader)];
     let begin = Instant::now();
     loop {
-        if child.try_wait()?.is_some() {
-            let output = child.wait_with_output()?;
-            let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            return Ok((output.status.success(), text.into_owned()));
+        if let Some(status) = child.try_wait()? {
+            let texts = printed.into_iter().flatten().map(|reader| reader.join().unwrap_or_default());
+            return Ok((status.success(), texts.collect()));
         }
         let interrupted = stop.is_some_and(Stop::is_set);
         if interrupted || begin.elapsed() > limit {
@@ -66,6 +69,16 @@ pub(crate) fn run(
         idle();
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Reads all that a program prints.
+fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is what there is.
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// How long a host may take to answer another one's ping.
@@ -266,7 +279,8 @@ fn parse_iperf(text: &str) -> Result<Tcp, String> {
     if let Some(error) = value["error"].as_str() {
         return Err(format!("iperf3: {error}"));
     }
-    let bits_per_second = value["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0);
+    let rate = value["end"]["sum_received"]["bits_per_second"].as_f64();
+    let bits_per_second = rate.ok_or("iperf3 printed no rate")?;
     let retransmissions = value["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0);
     Ok(Tcp { bits_per_second, retransmissions })
 }

@@ -62,6 +62,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
     ],
     open: |spec, options| Ok(Box::new(AfPacketPort::open(spec, options)?)),
+    gives_merged,
 };
 
 const DEFAULT_SLOTS: u64 = 2_048;

@@ -116,6 +116,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
     ],
     open: |spec, options| Ok(Box::new(AfXdpPort::open(spec, options)?)),
+    gives_merged,
 };
 
 /// How often, and how long apart, an interface is looked at whose XDP program is not ours.

@@ -101,6 +101,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         ),
     ],
     open: OPEN_DPDK,
+    ..DriverDoc::DEFAULT
 };
 
 /// The driver, as specs name it.
@@ -113,4 +114,5 @@ pub(crate) static RING: DriverDoc = DriverDoc {
         option("node", "NUMBER", "memory node of the ring (default: any)"),
     ],
     open: OPEN_DPDK_RING,
+    ..DriverDoc::DEFAULT
 };

@@ -50,6 +50,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         "mark packets as checked by the router, so that Linux opens their ESP without asking it (default no)",
     )],
     open: |spec, options| Ok(Box::new(HostPort::open(spec, options)?)),
+    ..DriverDoc::DEFAULT
 };
 pub(crate) use crate::host::device::drop_all;
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         option("precision", "ns|us", "time stamps in the written file (default ns)"),
     ],
     open,
+    ..DriverDoc::DEFAULT
 };
 
 /// When the packets of a file come.

@@ -267,17 +267,15 @@ pub(crate) struct Camera {
 
 impl Camera {
     /// Records a packet if the filter selects it. Returns whether it was recorded.
-    fn look(&mut self, place: Place, now_ns: u64, packet: &Packet, stands_for: u64) -> bool {
+    /// Records a packet, without so many bytes at its end, if it is selected.
+    fn look(&mut self, place: Place, now_ns: u64, packet: &Packet, left_out: usize, stands_for: u64) -> bool {
         let untag = match place {
             Place::Edge(edge) => self.places.spots.get(edge).is_some_and(|spot| spot.has_tag),
             Place::Drop { .. } => false,
         };
         let mut seen =
             Seen { stands_for, ..Seen::new(&self.places, place, now_ns, packet).with_link_header() };
-        if self.sampler.is_some() {
-            // Of a merged packet, one of those that it is on a link.
-            seen.data = &seen.data[..seen.data.len() - (packet.len() - packet.piece_len())];
-        }
+        seen.data = &seen.data[..seen.data.len() - left_out];
         let selects = |data: &[u8], length: u32| {
             self.filter.as_ref().is_none_or(|filter| filter.selects(seen.is_ethernet, data, length))
         };
@@ -293,20 +291,25 @@ impl Camera {
 impl Observer for Camera {
     fn see(&mut self, place: Place, now_ns: u64, packets: &[Packet]) {
         let Place::Edge(edge) = place else {
-            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 1));
+            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 0, 1));
         };
         if self.sampler.is_none() {
             // Not the time of the turn, which may be before a packet came that Linux had first.
             let now_ns = self::now_ns();
-            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 1));
+            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 0, 1));
         }
         // Merged packets count as what they are on a link.
-        let mut rest = packets.iter().flat_map(|packet| (0..packet.pieces()).map(move |_| packet));
+        let mut rest =
+            packets.iter().flat_map(|packet| (0..packet.pieces()).map(move |piece| (packet, piece)));
         let mut left = packets.iter().map(Packet::pieces).sum::<u64>() as usize;
         while let Some((index, due)) = self.sampler.as_mut().and_then(|sampler| sampler.pick(edge, left)) {
-            let Some(packet) = rest.nth(index) else { break };
+            let Some((packet, piece)) = rest.nth(index) else { break };
             left -= index + 1;
-            let is_recorded = self.look(place, now_ns, packet, due);
+            // Of a merged packet, what one of those is that it is on a link. The last one may be shorter.
+            let is_last = piece + 1 == packet.pieces();
+            let behind = packet.len() - packet.piece_len();
+            let left_out = if is_last { packet.len() - packet.last_piece_len() } else { behind };
+            let is_recorded = self.look(place, now_ns, packet, left_out, due);
             if let Some(sampler) = self.sampler.as_mut().filter(|_| is_recorded) {
                 sampler.taken(edge, due);
             }
@@ -480,7 +483,7 @@ mod tests {
         let (recorder, mut records) = Records::new(RING_BYTES, &counts);
         let sampler = Some(Sampler::new(1, 1));
         let mut camera = Camera { places, sampler, filter: None, recorder };
-        let (_pool, mut packets) = packets(3, &[7; 642]);
+        let (_pool, mut packets) = packets(3, &[7; 542]);
         let first = packets[1].data_offset() as u16;
         let merged = packet::Merged {
             piece_bytes: 200,
@@ -492,7 +495,7 @@ mod tests {
         camera.see(Place::Edge(0), 5, &packets);
         let taken = std::iter::from_fn(|| records.take());
         let lengths: Vec<_> = taken.map(|record| (record.length, record.stands_for)).collect();
-        assert_eq!(lengths, [(642, 1), (242, 1), (242, 1), (242, 1), (642, 1)]);
+        assert_eq!(lengths, [(542, 1), (242, 1), (242, 1), (142, 1), (542, 1)]);
     }
 
     #[test]
