@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::settings::{Driver, PortSettings};
 
 /// Files of a router without ports: its threads, netlink, the control socket, the program that forwards in the kernel.
-const OF_ROUTER: u64 = 40;
+const OF_ROUTER: u64 = 64;
 
 /// Raises the limit of open files as far as this process may.
 pub(crate) fn raise_limit() {
@@ -19,18 +19,18 @@ pub(crate) fn raise_limit() {
 }
 
 /// Returns how many files a router of these ports needs with so many workers.
-pub(crate) fn needed(settings: &[PortSettings], workers: usize) -> u64 {
+pub(crate) fn needed(ports: &[PortSettings], workers: usize) -> u64 {
     let workers = workers as u64;
     let of_port = |port: &PortSettings| match port.driver {
-        // Locks, programs, maps, sockets of the queues, and the way to Linux; sixty ports with a worker have 1,314. Ports in tc have a
-        // socket more for each thread, and a file of their TAP device for each worker.
-        Driver::Auto | Driver::Xdp | Driver::AfXdp if ports::gives_merged(&port.spec()) => 20 + 5 * workers,
-        Driver::Auto | Driver::Xdp | Driver::AfXdp => 19 + 3 * workers,
+        // Locks, programs, maps, sockets of the queues, and the way to Linux: counted behind a list, 26 and one for each worker. Ports in
+        // tc have a socket more for each thread, and their TAP device: 32, and two for each worker.
+        Driver::Auto => 33 + 3 * workers,
+        Driver::Xdp | Driver::AfXdp => 27 + 3 * workers,
         Driver::AfPacket => 20 + 2 * workers,
         Driver::Tap | Driver::Dpdk => 8 + workers,
         Driver::Vlan => 4,
     };
-    OF_ROUTER + settings.iter().map(of_port).sum::<u64>()
+    OF_ROUTER + workers + ports.iter().map(of_port).sum::<u64>()
 }
 
 /// The most files that this process may have open; `None` for any number.
