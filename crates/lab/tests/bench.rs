@@ -11,8 +11,11 @@ struct Said {
     err: String,
 }
 
+/// Runs the program in the project's folder.
 fn lab(arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_brickway-lab")).args(arguments).output().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brickway-lab"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let output = command.args(arguments).output().unwrap();
     Said {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
@@ -137,5 +140,15 @@ fn a_cluster_of_four_on_one_cpu_adds_up() {
         let said = lab(&format!("bench cluster {arguments}").split(' ').collect::<Vec<_>>());
         assert_eq!(said.code, 2);
         assert!(said.err.contains(text), "{}", said.err);
+    }
+}
+
+/// The graph around a script is that of the router, which has to run in the bench too.
+#[test]
+fn scripts_are_measured_beside_elements() {
+    let figures = figures("bench lua --burst 64 --runs 1 --seconds 0.01 --json");
+    for way in ["elements", "lua"] {
+        let cycles = figures.get(&(format!("router/1-1/{way}"), "cycles_per_packet".to_owned()));
+        assert!(cycles.is_some_and(|cycles| *cycles > 1.0), "{figures:?}");
     }
 }

@@ -106,7 +106,7 @@ fn build(
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let mut ports_of_graph = Vec::new();
     for (port, name) in names.into_iter().enumerate() {
-        for to in ["", "?checked=yes"] {
+        for to in ["", "?checked=yes", "?permitted=yes"] {
             let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
             let key = OpenPort::key(&format!("host:{name}{to}"));
             shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
