@@ -113,6 +113,12 @@ const CASES: &[(&str, &str, usize, &[&str])] = &[
     ),
 ];
 
+/// Lets frames of one family pass.
+const KINDS: &str = "
+elementclass Only4 { input -> kind :: Classifier(12/0800, -); kind[1] -> Discard; kind[0] -> output }
+elementclass Only6 { input -> kind :: Classifier(12/86dd, -); kind[1] -> Discard; kind[0] -> output }
+";
+
 /// Of these classes the answers of many packets are one, or they need what a bench has not: tests of the whole router send TCP
 /// through them.
 const ELSEWHERE: &[&str] = &[
@@ -184,22 +190,14 @@ fn outcome(
 ) -> (Vec<Vec<Vec<u8>>>, Vec<String>) {
     let (before, element, outputs, handlers) = case;
     let before = match *before {
-        "IP" => {
-            "kind :: Classifier(12/0800, -); CONNECT kind[1] -> Discard; kind[0] -> Strip(14) -> CheckIPHeader ->"
-        }
-        "IP6" => {
-            "kind :: Classifier(12/86dd, -); CONNECT kind[1] -> Discard; kind[0] -> Strip(14) -> CheckIP6Header ->"
-        }
+        "IP" => "Only4 -> Strip(14) -> CheckIPHeader ->",
+        "IP6" => "Only6 -> Strip(14) -> CheckIP6Header ->",
         other => other,
     };
     let (first, last) = if divides_first { ("Divide ->", "") } else { ("", "Divide ->") };
     let (element, rest) =
         element.split_once(" -> ").map_or((*element, ""), |(element, rest)| (element, rest));
-    let text_of_way = match before.split_once("CONNECT ") {
-        Some((kind, way)) => format!("{kind} in :: TestInput -> {first} kind; {way} e;\n"),
-        None => format!("in :: TestInput -> {first} {before} e;\n"),
-    };
-    let mut text = format!("e :: {element};\n{text_of_way}");
+    let mut text = format!("{KINDS}e :: {element}; in :: TestInput -> {first} {before} e;\n");
     let rest = if rest.is_empty() { String::new() } else { format!("{rest} -> ") };
     for output in 0..*outputs {
         text.push_str(&format!("e[{output}] -> {rest}{last} out{output} :: TestOutput;\n"));

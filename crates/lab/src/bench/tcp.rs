@@ -1,4 +1,4 @@
-//! `brickway-lab bench tcp`: iperf3 between two hosts with a router between them, which is Linux or Brickway, in turns.
+//! `brickway-lab bench tcp`: iperf3 between two hosts. The router between them is Linux or Brickway, in turns.
 //!
 //! ```text
 //!   10.0.1.2 ---- eth1  router  eth2 ---- 10.0.2.2        three network namespaces, two veth links
@@ -22,8 +22,8 @@ use crate::demo::hosts::{Host, Stop, TRIES};
 use router::output::{say, say_line};
 use router::table::{Align, Table};
 
-/// Measures TCP between two hosts, by Linux and by Brickway in several ways, which take turns. Each way's share of Linux is that of
-/// the same turn.
+/// Measures TCP between two hosts, by Linux and by Brickway in several ways, which take turns. Each way's
+/// share of Linux is that of the same turn.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sudo brickway-lab bench tcp                           all ways, hosts as they begin
@@ -41,7 +41,8 @@ Ways:
   lua             brickway lua examples/lua/router.lua eth1 eth2
 
 'by Linux' is the share of packets that Linux forwarded while Brickway ran.
-It needs root, and the programs ip, ping and iperf3; nft for the list, and ethtool for --hosts gro and wire.")]
+It needs root, and the programs ip, ping and iperf3; nft for linux/nftables, and ethtool for --hosts gro
+and wire.")]
 pub(crate) struct TcpArguments {
     /// Only ways whose name contains one of these; linux is always measured
     #[arg(long, value_delimiter = ',', value_name = "TEXT")]
@@ -158,12 +159,12 @@ pub(crate) fn tcp(arguments: &TcpArguments) -> Result<ExitCode> {
     }
     let stop = Stop::on_ctrl_c()?;
     let rig = Rig::new(arguments)?;
-    // Of each way and number of connections, a turn after the other: bits a second, and the share of Linux.
+    // Of each way and number of connections, a turn after the other: bits a second.
     let mut rates = vec![vec![Vec::new(); arguments.streams.len()]; ways.len()];
     let mut by_linux = vec![0.0_f64; ways.len()];
     for turn in 1..=arguments.runs {
         graph::note!("turn {turn} of {}, of {} ways", arguments.runs, ways.len());
-        // Another one begins each turn, and every second turn goes backwards, so that none is always behind the same one.
+        // Another one begins each turn, and every second turn goes backwards: none is always behind the same.
         for place in 0..ways.len() {
             let place = if turn % 2 == 0 { ways.len() - 1 - place } else { place };
             let row = (place + turn as usize) % ways.len();
@@ -328,7 +329,7 @@ impl Rig {
         Ok(running)
     }
 
-    /// Measures one way with each number of connections, and which share of packets Linux forwarded, as the router says.
+    /// Measures one way with each number of connections, and which share of packets Linux forwarded.
     fn take_turn(&self, way: Way, streams: &[u32], seconds: u32, stop: &Stop) -> Result<(Vec<f64>, f64)> {
         let running = self.begin(way, stop)?;
         let rates =
@@ -374,7 +375,7 @@ impl Rig {
         let program = crate::program::router()?;
         let mut command = self.router.command(&program.display().to_string());
         command.args(words).args(["--socket", &self.folder.file("socket")]);
-        // Its own process group: Ctrl-C at the terminal ends the bench, and the bench ends the router.
+        // Its own process group: Ctrl-C at the terminal ends the bench, which ends the router.
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = Running(command.spawn().context("cannot start the router")?);
         let stderr = running.0.stderr.take().context("the router has no standard error")?;
